@@ -35,6 +35,8 @@ from esclusa.model.errors import (
     StoreConflict,
     StoreUnavailable,
     Throttled,
+    UndeclaredEffect,
+    UndeclaredField,
     UndeclaredMove,
 )
 from esclusa.model.outcome import Retry, To, Wait
@@ -221,6 +223,18 @@ def test_what_is_given_back_is_as_if_it_had_not_been_claimed() -> None:
 
 
 # Retry
+
+
+def test_a_fault_of_the_handler_is_final_and_noted() -> None:
+    made = decided(Raised(ValueError("boom"), "Traceback …", fault=True))
+    assert (made.to, made.error["fault"], made.error["traceback"]) == (
+        STAGE.exhausted,
+        True,
+        "Traceback …",
+    )
+    assert load(made.reason) == "the handler is wrong: not retried"
+    assert any(isinstance(e, Create) and isinstance(e.record, DeadLetter) for e in made.effects)
+    assert "traceback" not in decided(Retry("boom")).error
 
 
 @pytest.mark.parametrize("ending", [Retry("boom"), Raised(ValueError("boom"))])
@@ -463,9 +477,11 @@ def test_wrong_effects_are_refused_where_they_are_made() -> None:
         Move(Job, "j", "done", frm="pending")
     with pytest.raises(BadRecord):
         Move(Job, "j", "done", colour=1)
-    with pytest.raises(ValueError, match="no whole-number field lane"):
+    with pytest.raises(UndeclaredEffect):
+        Move(Job, "j", "nowhere")
+    with pytest.raises(ValueError, match="lane does not hold whole numbers"):
         Add(Job, "j", lane=1)
-    with pytest.raises(ValueError, match="no whole-number field nope"):
+    with pytest.raises(UndeclaredField, match="has no field nope; it has "):
         Add(Job, "j", nope=1)
     from esclusa.model.errors import BadQuery
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -11,13 +12,14 @@ from uuid import UUID
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from esclusa.model.columns import track
-from esclusa.model.errors import BadRecord, DeclarationError
+from esclusa.model.errors import BadRecord, DeclarationError, UndeclaredField
 from esclusa.model.keys import join_id, key_id, key_ids, split_id
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.record import Record
+from esclusa.model.strict_fields import assigned, set_stored
 
 LIFE = Lifecycle("new -> done")
 
@@ -375,3 +377,50 @@ def test_an_unknown_id_that_looks_like_a_key_is_answered_with_the_id(
     assert message == f"there is no record {given!r} in things" + (
         f"; an id is made of its key: {id}" if id else ""
     )
+
+
+class Letter(Record, table="letters", key="number"):
+    number: int
+    subject: str = ""
+    tags: list[str] = []
+    lifecycle = Lifecycle("new -> sent")
+
+
+def test_unknown_fields_are_refused_and_the_known_ones_are_named() -> None:
+    attempts: list[Any] = [
+        lambda: Letter(number=1, subjekt="x"),  # type: ignore[call-arg]
+        lambda: Letter(number=1).but(subjekt="x"),
+        lambda: setattr(Letter(number=1), "subjekt", "x"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(UndeclaredField) as refused:
+            attempt()
+        assert str(refused.value) == ("letters has no field subjekt; it has number, subject, tags")
+    assert Letter(number=1, status="sent", due_at=None).status == "sent"
+    with pytest.raises(ValidationError):
+        Letter(number="many")  # type: ignore[arg-type]
+
+
+def test_a_row_with_columns_that_nobody_declared_is_read() -> None:
+    row = {"number": 1, "subject": "x", "added_by_others": True}
+    assert Letter.kind.draft(row) == Letter(number=1, subject="x")
+    assert Letter.model_validate(row) == Letter(number=1, subject="x")
+
+
+def test_assignments_are_noted_with_the_values_before() -> None:
+    for letter in (
+        Letter(number=1, subject="a"),
+        Letter.kind.construct({"number": 1, "subject": "a"}),
+        Letter.kind.draft({"number": 1, "subject": "a"}),
+    ):
+        assert assigned(letter) == {}
+        letter.subject = "b"  # type: ignore[attr-defined]
+        letter.subject = "c"  # type: ignore[attr-defined]
+        letter.status = "sent"
+        assert assigned(letter)["subject"] == "a"
+        assert set(assigned(letter)) == {"subject", "status"}
+        assert assigned(letter.but(subject="d")) == {}
+        assert assigned(copy(letter)) == {}
+        set_stored(letter, {"subject": "e"})
+        assert set(assigned(letter)) == {"status"}
+        assert letter.model_dump()["subject"] == "e"

@@ -143,6 +143,21 @@ async def test_an_unexpected_error_has_its_traceback_on_the_record_page(shop: Cl
     assert f"<pre>{error['traceback']}</pre>" in page
 
 
+async def test_a_fault_of_the_handler_is_on_the_record_page(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1", "note": "assign"})
+    run = (await shop.post("/api/cycles/shop.stock/run")).json
+    assert (run["outcome"], "handler of shop.work is wrong" in run["message"]) == ("error", True)
+    record = (await shop.get("/api/records/items/a:1")).json
+    assert (record["status"], record["attempts"]) == ("failed", 1)
+    assert (record["last_error"]["type"], record["last_error"]["fault"]) == (
+        "lost_assignment",
+        True,
+    )
+    page = html.unescape((await shop.get("/console/records/items/a:1")).text)
+    assert record["last_error"]["message"] in page
+    assert "shop.py" in page
+
+
 async def test_a_record_its_history_and_why(shop: Client) -> None:
     await shop.add({"shop": "a", "code": "1", "note": "bad"})
     assert (await shop.get("/api/records/items/a:1/history")).json == {"items": [], "next": None}

@@ -15,6 +15,7 @@ from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError, StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Renewal
 from esclusa.model.stage import Stage
+from esclusa.model.strict_fields import set_stored
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts, Body, KeptArtifact
 
@@ -153,8 +154,7 @@ class Attempt:
         if not await self._written(lease, checked):
             self.lost = True
             raise LeaseLost(f"{lease.ref} is no longer held by this worker")
-        for name, each in checked.items():
-            setattr(lease.record, name, each)
+        set_stored(lease.record, checked)
 
     async def _written(self, lease: Leased, fields: Mapping[str, Any]) -> bool:
         """Write the fields; return whether the lease is still held."""

@@ -360,6 +360,7 @@ class Engine:
             leases=self.leases,
             rates=self.rates,
             telemetry=self.telemetry,
+            alerts=self.alerts,
             clock=self.clock,
             rng=self._rng,
             worker=self.worker,

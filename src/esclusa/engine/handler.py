@@ -6,18 +6,22 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.leases import HeldLease
 from esclusa.engine.threads import Threads, end_tasks
-from esclusa.engine.tracebacks import traceback_of
+from esclusa.engine.tracebacks import location_of, traceback_of
 from esclusa.model.decide import Raised, Result
-from esclusa.model.outcome import OUTCOMES
+from esclusa.model.errors import FAULTS, LostAssignment, WrongAnswer
+from esclusa.model.outcome import OUTCOMES, Outcome, Retry
+from esclusa.model.record import Record
+from esclusa.model.retry import unwrap_group
 from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage
+from esclusa.model.strict_fields import assigned, restore_tracking
 from esclusa.model.texts import text
 
 # Calls after which a task yields: handlers that never wait must not block claims and renewals.
@@ -186,18 +190,17 @@ class HandlerCaller:
         call: Callable[..., Awaitable[Any]] = self._handler if self._direct else self._bounded
         return call(argument, attempt)
 
-    def outcomes(self, answer: Any, count: int) -> Sequence[Result]:
-        """The outcome of each record. Raises TypeError if the handler answered something else."""
+    def outcomes(self, answer: Any, leases: Sequence[Leased]) -> Sequence[Result]:
+        """The outcome of each record; a fault of the handler if it answered something else."""
         if self._single:
-            return (answer if isinstance(answer, OUTCOMES) else self._outcome(answer),)
-        many = isinstance(answer, list | tuple)
+            plain = isinstance(answer, OUTCOMES) and not assigned(leases[0].record)
+            return (answer if plain else self._outcome(answer, leases[0]),)
+        count, many = len(leases), isinstance(answer, list | tuple)
         if not many or len(answer) != count:
             got = f"{len(answer)} answers" if many else type(answer).__name__
-            raise TypeError(
-                f"stage {self._stage.name}: a batch of {count} needs a list of {count} outcomes,"
-                f" not {got}"
-            )
-        return [self._outcome(each) for each in answer]
+            fault = text("wrong_answers", stage=self._stage.name, count=count, got=got)
+            return [self._fault(WrongAnswer(fault))] * count
+        return [self._outcome(each, lease) for each, lease in zip(answer, leases, strict=True)]
 
     def took(self, start: float) -> float:
         """Return the seconds since ``start`` and count them in ``pace``."""
@@ -209,13 +212,34 @@ class HandlerCaller:
         if self._threads is not None:
             self._threads.close()
 
-    def _outcome(self, answer: Any) -> Result:
-        if isinstance(answer, OUTCOMES):
+    def _outcome(self, answer: Any, lease: Leased) -> Result:
+        if not isinstance(answer, OUTCOMES):
+            got = type(answer).__name__
+            return self._fault(WrongAnswer(text("wrong_answer", stage=self._stage.name, got=got)))
+        if marks := assigned(lease.record):
+            return self._checked(answer, lease.record, marks)
+        return answer
+
+    def _checked(self, answer: Outcome, record: Record, marks: Mapping[str, Any]) -> Result:
+        """The answer, or a fault if it loses what the handler assigned to the record.
+
+        A failed attempt may lose it: it is begun again with the record as it is stored.
+        """
+        lost = [
+            name
+            for name, before in marks.items()
+            if name not in answer.fields and record.__dict__.get(name) != before
+        ]
+        restore_tracking(record)
+        if not lost or isinstance(answer, Retry):
             return answer
-        raise TypeError(
-            f"stage {self._stage.name}: the handler must answer To, Retry or Wait,"
-            f" not {type(answer).__name__}"
+        names = ", ".join(lost)
+        return self._fault(
+            LostAssignment(text("lost_assignment", stage=self._stage.name, fields=names))
         )
+
+    def _fault(self, error: Exception) -> Raised:
+        return Raised(error, location_of(self._handler), fault=True)
 
     async def _bounded(self, argument: Any, attempt: Attempt) -> Any:
         """Call the handler in a thread if it is a plain function, within the stage's timeout."""
@@ -241,4 +265,5 @@ def raised(error: BaseException) -> Raised:
     """
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
-    return Raised(error, traceback_of(error))
+    fault = isinstance(unwrap_group(error), FAULTS)
+    return Raised(error, traceback_of(error, fault=fault), fault)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
+from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.rates import Rates
 from esclusa.engine.runs import RunContext
 from esclusa.engine.settlement_queue import SettlementQueue
+from esclusa.engine.tracebacks import location_of
 from esclusa.model.decide import (
     ExhaustionFailed,
     GivenBack,
@@ -20,13 +22,16 @@ from esclusa.model.decide import (
     decide,
     exhaustion_failed,
 )
-from esclusa.model.errors import Failure
+from esclusa.model.errors import FAULTS, BadRecord, Failure
 from esclusa.model.outcome import OUTCOMES, To
 from esclusa.model.results import ResultName
 from esclusa.model.settlement import Leased, Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
-from esclusa.model.texts import load, text
+from esclusa.model.texts import error_text, load, text
 from esclusa.ports.telemetry import Telemetry
+
+# What else a log event has of an error.
+_NOTED = ("traceback", "fault")
 
 # Results that a run counts by name; it counts the others by the state that the record moved to.
 _COUNTED_BY_RESULT = frozenset({"retried", "waited", "lost"})
@@ -50,6 +55,7 @@ class StageSettler:
         leases: LeaseRenewer,
         rates: Rates,
         telemetry: Telemetry,
+        alerts: AlertLog,
         clock: StoreClock,
         rng: Random,
         worker: str,
@@ -61,6 +67,7 @@ class StageSettler:
         self._leases = leases
         self._rates = rates
         self._telemetry = telemetry
+        self._alerts = alerts
         self._clock = clock
         self._rng = rng
         self._worker = worker
@@ -85,10 +92,10 @@ class StageSettler:
                 run=self._run.id or None,
             )
         except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a bad field
-            self.settle(held, Raised(error))
+            self.settle(held, self._unusable(error))
             return
-        if settlement.error is not None and exhaustion_failed(settlement):
-            self._report_exhaustion_failed(held, settlement)
+        if settlement.error is not None:
+            self._report(held, settlement)
         held.result = result
         self.settling += 1
         # Files belong to an answer: those of a failed attempt need not be on disk.
@@ -154,14 +161,28 @@ class StageSettler:
         else:
             self.settle(held, Raised(Failure(text("rejected", why=verdict.why), type="rejected")))
 
-    def _report_exhaustion_failed(self, held: HeldLease, settlement: Settlement) -> None:
-        assert settlement.error is not None
-        self._telemetry.event(
-            "error",
-            f"{self._stage.name}: {held.ref} cannot be exhausted: {settlement.error['message']}",
-            engine_stage=self._stage.name,
-            record=held.ref.id,
-        )
+    def _unusable(self, error: Exception) -> Raised:
+        """The result of an answer that cannot be settled: a fault, unless only a value is wrong."""
+        if isinstance(error, BadRecord) and not isinstance(error, FAULTS):
+            return Raised(error)
+        return Raised(error, location_of(self._stage.handler), fault=True)
+
+    def _report(self, held: HeldLease, settlement: Settlement) -> None:
+        """Report what no later attempt repairs: a failed exhaustion, a fault of the handler."""
+        error, stage = settlement.error, self._stage.name
+        assert error is not None
+        if exhaustion_failed(settlement):
+            self._telemetry.event(
+                "error",
+                f"{stage}: {held.ref} cannot be exhausted: {error['message']}",
+                engine_stage=stage,
+                record=held.ref.id,
+            )
+        if "fault" in error:
+            why = text("handler_wrong", stage=stage, why=error_text(error))
+            self._run.end("error", why)
+            message = text("cycle_failed", cycle=self._run.cycle.name, why=why)
+            self._alerts.begin_soon("cycle_failed", self._run.cycle.name, message, run=self._run.id)
 
     def _result_name(self, held: HeldLease, settlement: Settlement) -> ResultName:
         if settlement.error is not None and settlement.to == self._stage.exhausted:
@@ -210,6 +231,5 @@ def _event_fields(lease: Leased, settlement: Settlement | None, run: str) -> dic
                 "error_type": settlement.error["type"],
                 "error_message": settlement.error["message"],
             }
-            if "traceback" in settlement.error:
-                fields["traceback"] = settlement.error["traceback"]
+            fields |= {n: settlement.error[n] for n in _NOTED if n in settlement.error}
     return fields

@@ -23,6 +23,7 @@ from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage
+from esclusa.model.strict_fields import restore_tracking
 from esclusa.model.texts import text
 from esclusa.ports.telemetry import Telemetry
 
@@ -260,7 +261,7 @@ class StageWorker:
         results: Sequence[Result]
         start, cancels = time.monotonic(), me.cancelling()
         try:
-            results = handler.outcomes(await handler.call(leases, attempt), len(batch))
+            results = handler.outcomes(await handler.call(leases, attempt), leases)
         except BaseException as error:  # noqa: BLE001 - an error of these records alone
             result = self._caught(error, batch, me, cancels)
             results = [result] * len(batch)
@@ -284,6 +285,8 @@ class StageWorker:
         """
         if isinstance(error, GeneratorExit) and asyncio.current_task(me.get_loop()) is not me:
             raise error
+        for held in batch:
+            restore_tracking(held.lease.record)
         if not isinstance(error, asyncio.CancelledError) or me.cancelling() == cancels:
             return raised(error)  # the task was not cancelled: something that it awaited was
         if not (self._stopping or any(held.lost for held in batch)):

@@ -26,8 +26,8 @@ _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
 
-def traceback_of(error: BaseException) -> str | None:
-    """The traceback of an error that nobody declared. None for an expected one.
+def traceback_of(error: BaseException, *, fault: bool = False) -> str | None:
+    """The traceback of an error that nobody declared, or of a ``fault``. None for an expected one.
 
     Expected are Esclusa's own errors, a pipeline's errors with an ``error_type``, errors of the
     network, and what the engine raises itself, such as a timeout of the stage.
@@ -36,7 +36,8 @@ def traceback_of(error: BaseException) -> str | None:
         error = unwrap_group(error)
         declared = isinstance(error, EsclusaError) or hasattr(error, "error_type")
         own = bool(error.args) and isinstance(error.args[0], Text)
-        if declared or own or error_type(error) in NETWORK_ERRORS:
+        expected = declared or own or error_type(error) in NETWORK_ERRORS
+        if expected and not fault:
             return None
         whole = "\n\n".join(_parts(error, set()))
     except Exception as broken:  # noqa: BLE001 - an error that cannot be described

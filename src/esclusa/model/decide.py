@@ -21,17 +21,20 @@ from esclusa.model.value import value
 
 # Seconds, at least, until a record is handled again whose handler could not use the store.
 STORE_PAUSE = 2.0
+# Seconds, at least, until a record is handled again whose handler is wrong.
+FAULT_PAUSE = 60.0
 
 
 @value
 class Raised:
     """The handler raised, or its answer could not be used.
 
-    ``traceback``: where an unexpected error came from.
+    ``traceback``: where an unexpected error came from. ``fault``: the code of the handler is wrong.
     """
 
     error: BaseException
     traceback: str | None = None
+    fault: bool = False
 
 
 @value
@@ -86,7 +89,7 @@ def decide(
     if isinstance(result, To):
         return _move(lease, stage, result, now, who, run)
     outcome: Wait | Retry
-    traceback = result.traceback if isinstance(result, Raised) else None
+    raised = result if isinstance(result, Raised) else None
     match Raised(unwrap_group(result.error)) if isinstance(result, Raised) else result:
         case Wait() | Retry() as outcome:
             pass
@@ -110,7 +113,7 @@ def decide(
     changes = (
         _wait(lease, stage, outcome)
         if isinstance(outcome, Wait)
-        else _retry(lease, stage, outcome, now, rng, traceback)
+        else _retry(lease, stage, outcome, now, rng, raised)
     )
     return _settlement(lease, who, run, changes)
 
@@ -176,24 +179,36 @@ def _retry(
     retry: Retry,
     now: datetime,
     rng: Random,
-    traceback: str | None = None,
+    raised: Raised | None,
 ) -> dict[str, Any]:
     type, message = _describe(retry.error, retry.type)
     failure = retry.error if isinstance(retry.error, Failure) else None
     policy = stage.retry.of(type)
-    error = _error(lease, type, message, now, traceback)
+    error = _error(lease, type, message, now)
+    fault = raised is not None and raised.fault
+    if raised is not None and raised.traceback is not None:
+        error["traceback"] = raised.traceback
+    if fault:
+        error["fault"] = True
     changes = {
         "fields": stage.kind.check_fields(retry.fields),
         "attempts": retry.attempts,
         "error": error,
     }
     final = (
-        retry.permanent
+        fault
+        or retry.permanent
         or (failure is not None and failure.permanent)
         or type in stage.retry.permanent
     )
     if stage.exhausted is not None and (final or policy.spent(lease.attempt)):
-        reason = (text("permanent") if final else text("exhausted", tries=policy.tries)).dump()
+        reason = (
+            text("handler_fault")
+            if fault
+            else text("permanent")
+            if final
+            else text("exhausted", tries=policy.tries)
+        ).dump()
         try:
             own = () if stage.on_exhausted is None else stage.on_exhausted(lease.record)
             last = (
@@ -202,10 +217,16 @@ def _retry(
                 *_dead_letter(stage, lease, error, reason),
             )
         except Exception as broken:  # noqa: BLE001 - functions of the pipeline may raise anything
-            fault, why = _describe(broken)
-            why = text("exhaustion_broken", type=fault, why=why)
-            return _postponed(lease, stage, ExhaustionFailed(error, fault, why))
+            cause, why = _describe(broken)
+            why = text("exhaustion_broken", type=cause, why=why)
+            return _postponed(lease, stage, ExhaustionFailed(error, cause, why))
         return changes | {"to": stage.exhausted, "reason": reason, "effects": last}
+    if fault:
+        return changes | {
+            "to": stage.retry_to,
+            "delay": max(FAULT_PAUSE, float(policy.cap)),
+            "reason": text("handler_fault_retried").dump(),
+        }
     least = getattr(failure, "after", None) if retry.after is None else retry.after
     delay = policy.delay(max(1, lease.attempt), rng) if least is None else least
     reason = (
@@ -247,16 +268,13 @@ def _postponed(lease: Leased, stage: Stage, failed: ExhaustionFailed) -> dict[st
     }
 
 
-def _error(
-    lease: Leased, type: str, message: str, now: datetime, traceback: str | None = None
-) -> dict[str, Any]:
-    error = {
+def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, Any]:
+    return {
         **_message(message),
         "type": type,
         "timestamp": now.isoformat(),
         "attempt": lease.attempt,
     }
-    return error if traceback is None else {**error, "traceback": traceback}
 
 
 def _message(message: str) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from esclusa.model.errors import UndeclaredEffect
 from esclusa.model.query import Cond, conditions, with_earlier_states
 from esclusa.model.record import Kind, Record, kind_of
 from esclusa.model.storable import storable_text
+from esclusa.model.strict_fields import undeclared
 from esclusa.model.value import set_fields, value
 
 
@@ -66,8 +68,11 @@ class Move:
     ) -> None:
         found = kind_of(kind)
         froms = (frm,) if isinstance(frm, str) else tuple(frm)
-        for state in froms:
-            found.lifecycle.check(state, to, f"effect Move on {found.table}")
+        life = found.lifecycle
+        for state in froms or life.sources(to) or life.states:
+            if not life.allows(state, to):
+                where = f"effect Move on {found.table}"
+                raise UndeclaredEffect(where, state, to, life.targets(state))
         set_fields(
             self,
             kind=found,
@@ -107,8 +112,10 @@ class Add:
     def __init__(self, kind: Kind | type[Record], id: str, **amounts: int) -> None:
         found = kind_of(kind)
         for name, amount in amounts.items():
-            if name not in found.by_name or found.by_name[name].type != "int":
-                raise ValueError(f"effect Add: {found.table} has no whole-number field {name}")
+            if name not in found.by_name:
+                raise undeclared(found.model, [name])
+            if found.by_name[name].type != "int":
+                raise ValueError(f"effect Add: {found.table}.{name} does not hold whole numbers")
             if not isinstance(amount, int) or isinstance(amount, bool):
                 raise ValueError(  # noqa: TRY004 - the same error as for an unknown field
                     f"effect Add: {found.table}.{name} takes a whole number, not {amount!r:.80}"

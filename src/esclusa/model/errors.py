@@ -67,6 +67,12 @@ class UndeclaredMove(Refusal):
         super().__init__(text(code, where=where, frm=frm, to=to, targets=targets))
 
 
+class UndeclaredEffect(UndeclaredMove):
+    """An effect names a state or a move that the lifecycle does not have."""
+
+    error_type = "undeclared_move"
+
+
 class UndeclaredState(Refusal):
     """A record is in a state that the lifecycle does not have; only a repair moves it."""
 
@@ -81,6 +87,10 @@ class BadQuery(Refusal):
 
 class BadRecord(Refusal):
     """The fields of a record do not fit its declaration."""
+
+
+class UndeclaredField(BadRecord):
+    """A record was given a field that its kind does not have, or that cannot change."""
 
 
 class NotFound(Refusal):
@@ -155,6 +165,18 @@ class Permanent(Failure):
     permanent = True
 
 
+class HandlerFault(EsclusaError):
+    """The code of a handler is wrong, so that no later attempt can succeed."""
+
+
+class WrongAnswer(HandlerFault):
+    """A handler answered nothing, or something that is not an outcome."""
+
+
+class LostAssignment(HandlerFault):
+    """A handler assigned to a field of its record, and its answer does not have the field."""
+
+
 class Throttled(EsclusaError):
     """A provider asks for fewer calls.
 
@@ -164,3 +186,7 @@ class Throttled(EsclusaError):
     def __init__(self, message: str, *, after: float) -> None:
         self.after = after
         super().__init__(message)
+
+
+# Errors that show, wherever they are raised, that the code of a handler is wrong.
+FAULTS = (HandlerFault, UndeclaredField, UndeclaredEffect)

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -24,9 +24,16 @@ from esclusa.model.columns import (
     Track,
     column_type,
 )
-from esclusa.model.errors import BadRecord, DeclarationError, EsclusaError, NotFound
+from esclusa.model.declaration import adoption, declaration_faults
+from esclusa.model.errors import (
+    BadRecord,
+    DeclarationError,
+    NotFound,
+    UndeclaredField,
+)
 from esclusa.model.keys import id_of_key_text, key_id
 from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.strict_fields import StrictFields, undeclared
 from esclusa.model.texts import text
 from esclusa.model.value import value
 
@@ -114,21 +121,20 @@ class Kind:
         return NotFound(text("record_not_found", id=id, table=self.table))
 
     def check_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate business fields before they are written. Raises BadRecord with every fault."""
+        """Validate business fields before they are written.
+
+        Raises UndeclaredField, or BadRecord with every value that does not fit.
+        """
         if not fields:
             return {}
-        faults = [f"{self.table} has no field {n}" for n in fields if n not in self.by_name]
-        faults += [
-            f"{self.table}.{name} is part of the key and cannot change"
-            for name in fields
-            if name in self.key
-        ]
-        if not faults:
-            try:
-                return self.model.checked(fields)
-            except ValidationError as error:
-                faults = _faults(error)
-        raise BadRecord("; ".join(faults))
+        if unknown := fields.keys() - self.by_name.keys():
+            raise undeclared(self.model, sorted(unknown))
+        if keys := [name for name in fields if name in self.key]:
+            raise UndeclaredField(text("key_field", table=self.table, name=", ".join(keys)))
+        try:
+            return self.model.checked(fields)
+        except ValidationError as error:
+            raise BadRecord("; ".join(_faults(error))) from None
 
     def build(self, values: dict[str, Any]) -> Record:
         """A record from stored values.
@@ -145,8 +151,8 @@ class Kind:
 
         The dictionary becomes the record's own. Every claimed record is built here. A record of
         13 fields takes 0.6 µs; ``model_construct`` takes 5.0 µs, and copying a blank record
-        2.0 µs, of the 30 to 40 µs that claiming and settling it costs. This is the only place
-        that sets pydantic's private attributes.
+        2.0 µs, of the 30 to 40 µs that claiming and settling it costs. Only this and
+        ``strict_fields`` set pydantic's private attributes.
         """
         model = self.model
         if model.model_post_init is not BaseModel.model_post_init:  # or private attributes
@@ -200,7 +206,7 @@ class Ref:
         return f"{self.kind.table} {self.id}"
 
 
-class Record(BaseModel):
+class Record(StrictFields):
     """A business row with a lifecycle, declared as a subclass.
 
     For example::
@@ -220,6 +226,8 @@ class Record(BaseModel):
     ``database_id``: the database generates the ids, if it can.
     ``adopt``: the first state of existing rows that pass a filter, when the status column is added
     (``adopt={"success": {"file": not_null}}``). Other rows begin in the initial state.
+
+    An assignment in a handler is not stored: the answer must have the field.
     """
 
     model_config = ConfigDict(
@@ -277,7 +285,7 @@ class Record(BaseModel):
         key = (key,) if isinstance(key, str) else tuple(key)
         columns = columns or {}
         tracked = track or declared.track()
-        faults = unknown + _faults_of(cls, table, key, columns, id, index, within)
+        faults = unknown + declaration_faults(cls, table, key, columns, id, index, within)
         if table.lower().startswith(SYSTEM_PREFIX) is not system:
             faults.append(
                 f"{table}: only the names of Esclusa's own tables begin with {SYSTEM_PREFIX}"
@@ -340,7 +348,7 @@ class Record(BaseModel):
             system=system,
         )
         if adopt:
-            cls.kind = replace(cls.kind, adopt=_adopted(cls.kind, adopt))
+            cls.kind = replace(cls.kind, adopt=adoption(cls.kind, adopt))
 
     @classmethod
     def checked(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,9 +367,6 @@ class Record(BaseModel):
     def ref(self) -> Ref:
         return Ref(self.kind, self.id)
 
-    def but(self, **fields: Any) -> Self:
-        return self.model_copy(update=fields)
-
 
 @cache
 def _blank(model: type[Record]) -> Record:
@@ -372,72 +377,6 @@ def _blank(model: type[Record]) -> Record:
 def kind_of(record: Kind | type[Record]) -> Kind:
     """The kind of a record class, or the given kind."""
     return record if isinstance(record, Kind) else record.kind
-
-
-def _adopted(
-    kind: Kind, adopt: Mapping[str, Mapping[str, Any]]
-) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-    from esclusa.model.query import conditions  # noqa: PLC0415 - query imports record
-
-    faults = [
-        f"adopt names {state!r}, which is not one of its states"
-        for state in adopt
-        if state not in kind.lifecycle.states
-    ]
-    faults += [] if kind.attached else ["adopt is for a record of an existing table (track=…)"]
-    faults += [
-        f"adopt[{state!r}] has no condition; the other rows begin in the initial state anyway"
-        for state, where in adopt.items()
-        if not where
-    ]
-    if not faults:
-        try:
-            return tuple((state, conditions(kind, where)) for state, where in adopt.items())
-        except EsclusaError as error:
-            faults = [f"adopt: {error}"]
-    raise DeclarationError(f"record {kind.name}", faults)
-
-
-def _faults_of(
-    cls: type[Record],
-    table: str,
-    key: tuple[str, ...],
-    columns: Mapping[str, str],
-    id_column: str,
-    index: Sequence[Sequence[str]],
-    within: str | None,
-) -> list[str]:
-    known = [n for n in cls.model_fields if n not in Record.model_fields]
-    faults = [
-        f"{name!r} is not a {what} name"
-        for what, name in (("table", table), ("column", id_column))
-        if not NAME.match(name)
-    ]
-    if not isinstance(getattr(cls, "lifecycle", None), Lifecycle):
-        faults.append("it has no lifecycle; write: lifecycle = Lifecycle('pending -> done')")
-    indexed = [name.lstrip("-") for fields in index for name in fields]
-    faults += [
-        f"{what} {name}, which is not one of its fields"
-        for what, names, allowed in (
-            ("its key names", key, known),
-            ("columns maps", columns, known),
-            ("an index names", indexed, [*known, "id", *TRACKING]),
-            ("within names", () if within is None else (within,), known),
-        )
-        for name in names
-        if name not in allowed
-    ]
-    faults += [
-        f"field {name} belongs to every record; "
-        f"rename it, and name its column with columns={{…: {name!r}}}"
-        for name in ("kind", "lifecycle", "ref", "but", "checked")
-        if name in known
-    ]
-    return faults + [
-        f"field {name} belongs to the tracking; rename the business field"
-        for name in cls.__annotations__
-        if name in Record.model_fields and name != "created_at"
-    ]
 
 
 def _faults(error: ValidationError) -> list[str]:

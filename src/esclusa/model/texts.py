@@ -18,6 +18,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "retrying_of": "attempt {attempt}/{tries}, will retry",
     "permanent": "permanent error",
     "exhausted": "reached the maximum of attempts ({tries})",
+    "handler_fault": "the handler is wrong: not retried",
+    "handler_fault_retried": "the handler is wrong; without an exhausted state it is retried late",
     "exhaustion_failed": "exhaustion failed, will retry: {why}",
     "worker_stopped": "given back: the worker stopped",
     "run_stopped": "given back: {why}",
@@ -30,7 +32,16 @@ TEXTS: Final[Mapping[str, str]] = {
     "rejected": "the settlement was rejected: {why}",
     "handler_timeout": "the handler did not answer within {seconds:g} seconds, the stage's timeout",
     "exhaustion_broken": "the dead letter or the effects of exhaustion failed: {type}: {why}",
+    "wrong_answer": "stage {stage}: the handler must answer To, Retry or Wait, not {got}",
+    "wrong_answers": (
+        "stage {stage}: a batch of {count} needs a list of {count} outcomes, not {got}"
+    ),
+    "lost_assignment": (
+        "stage {stage}: the handler assigned to {fields}, which is not stored; answer it:"
+        " To(…, field=value)"
+    ),
     # How a run ended: `message` of a run.
+    "handler_wrong": "the handler of {stage} is wrong: {why}",
     "budget_empty": "budget {budget} is empty until {until}",
     "records_exhausted": "records ended in {state}",
     "outcomes_waiting": "{count} outcomes wait for a lock of another program",
@@ -205,6 +216,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "bad_cursor": "{cursor!r:.60} is not a cursor of this list; use `next` of the page before",
     "pipeline_opening": "pipeline {pipeline} is not ready yet: its lifespan is opening",
     "pipeline_not_ready": "pipeline {pipeline} is not ready ({error}); it is tried again",
+    "key_field": "{table}.{name} is part of the key and cannot change",
     # How a declared lifecycle differs from the stored one.
     "stage_new": "stage {stage} is new; records in {states} that it takes at once: {count}",
     "stage_wider": "stage {stage} now takes {states}, too; records that it takes at once: {count}",
@@ -309,6 +321,14 @@ def load(stored: str) -> str:
         return _unpacked(json.loads(stored)) if stored.startswith('{"code"') else stored
     except (ValueError, KeyError, TypeError):
         return stored
+
+
+def error_text(error: Mapping[str, Any]) -> str:
+    """The message of a stored error: a ``Text`` if Esclusa wrote it."""
+    try:
+        return text(error["code"], **error["values"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return str(error.get("message", ""))
 
 
 def _packed(sentence: Text) -> dict[str, Any]:

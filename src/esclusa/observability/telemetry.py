@@ -16,8 +16,8 @@ class Observer:
     """The Telemetry of a process. Fast, never raises, blocks only to write a line.
 
     A settlement is one structured event: info (moved, retried, waited), warning (exhausted, lost,
-    an unexpected error, with its traceback) or error (rejected). Its stage is in the field
-    ``engine_stage``; ``stage`` is for pipelines.
+    an unexpected error, with its traceback) or error (a fault of the handler). Its stage is in the
+    field ``engine_stage``; ``stage`` is for pipelines.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Observer:
         for n, seconds in enumerate(times):
             details = fields(n)
             level = "warning" if "traceback" in details else usual
+            level = "error" if "fault" in details else level
             self._log.write(
                 level,
                 f"{stage}: {result}",

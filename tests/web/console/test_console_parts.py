@@ -16,7 +16,7 @@ from web.console.messages import SOURCE, Messages, messages, messages_of
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.texts import TEXTS, text
 from esclusa.web.auth.tokens import Token, token_digest
-from esclusa.web.console import catalog, graph, render, translate
+from esclusa.web.console import catalog, graph, page_data, render, translate
 from esclusa.web.console.context import FLASH_LENGTH, pack_flash, unpack_flash
 from esclusa.web.console.forms import local
 from esclusa.web.console.live import net_moves
@@ -89,6 +89,19 @@ def test_words_of_a_person_are_not_translated(spanish: None, words: str) -> None
 def test_secrets_in_values_are_masked(spanish: None) -> None:
     sentence = translate.sentence(text("rejected", why="password=hunter2"))
     assert "hunter2" not in sentence
+    for stored in (
+        {"message": "password=hunter2"},
+        {"message": "x", "code": "rejected", "values": {"why": "password=hunter2"}},
+    ):
+        assert "hunter2" not in str(page_data.error(stored))
+
+
+def test_the_message_of_a_stored_error_is_translated(spanish: None) -> None:
+    wrong = text("wrong_answer", stage="a.b", got="str")
+    stored = {"message": str(wrong), "code": wrong.code, "values": dict(wrong.values)}
+    shown = page_data.error(stored)
+    assert shown is not None
+    assert shown["message"] == "etapa a.b: el manejador debe responder To, Retry o Wait, no str"
 
 
 @pytest.mark.parametrize(

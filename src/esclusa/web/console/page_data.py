@@ -15,6 +15,7 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.schedule import Every, Manual
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.stage import Cycle, Stage
+from esclusa.model.texts import error_text
 from esclusa.observability import redact
 from esclusa.web.console import graph, render, translate
 from esclusa.web.console.catalog import gettext as _
@@ -213,7 +214,7 @@ def error(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     masked = render.masked(stored)
     if isinstance(masked.get("message"), str):
-        masked["message"] = translate.stored(masked["message"])
+        masked["message"] = translate.stored(error_text(masked))
     return masked
 
 

@@ -1,0 +1,84 @@
+"""What is wrong with the declaration of a record class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from esclusa.model.columns import NAME, TRACKING
+from esclusa.model.errors import DeclarationError, EsclusaError
+from esclusa.model.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from esclusa.model.record import Kind, Record
+
+# The fields of every record.
+_EVERY_RECORD = frozenset({"id", *TRACKING})
+
+
+def declaration_faults(
+    cls: type[Record],
+    table: str,
+    key: tuple[str, ...],
+    columns: Mapping[str, str],
+    id_column: str,
+    index: Sequence[Sequence[str]],
+    within: str | None,
+) -> list[str]:
+    """What is wrong with the names and options of a record class."""
+    known = [n for n in cls.model_fields if n not in _EVERY_RECORD]
+    faults = [
+        f"{name!r} is not a {what} name"
+        for what, name in (("table", table), ("column", id_column))
+        if not NAME.match(name)
+    ]
+    if not isinstance(getattr(cls, "lifecycle", None), Lifecycle):
+        faults.append("it has no lifecycle; write: lifecycle = Lifecycle('pending -> done')")
+    indexed = [name.lstrip("-") for fields in index for name in fields]
+    faults += [
+        f"{what} {name}, which is not one of its fields"
+        for what, names, allowed in (
+            ("its key names", key, known),
+            ("columns maps", columns, known),
+            ("an index names", indexed, [*known, "id", *TRACKING]),
+            ("within names", () if within is None else (within,), known),
+        )
+        for name in names
+        if name not in allowed
+    ]
+    faults += [
+        f"field {name} belongs to every record; "
+        f"rename it, and name its column with columns={{…: {name!r}}}"
+        for name in ("kind", "lifecycle", "ref", "but", "checked")
+        if name in known
+    ]
+    return faults + [
+        f"field {name} belongs to the tracking; rename the business field"
+        for name in cls.__annotations__
+        if name in _EVERY_RECORD and name != "created_at"
+    ]
+
+
+def adoption(
+    kind: Kind, adopt: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    """The states and conditions of ``adopt=``. Raises DeclarationError with every fault."""
+    from esclusa.model.query import conditions  # noqa: PLC0415 - query imports record
+
+    faults = [
+        f"adopt names {state!r}, which is not one of its states"
+        for state in adopt
+        if state not in kind.lifecycle.states
+    ]
+    faults += [] if kind.attached else ["adopt is for a record of an existing table (track=…)"]
+    faults += [
+        f"adopt[{state!r}] has no condition; the other rows begin in the initial state anyway"
+        for state, where in adopt.items()
+        if not where
+    ]
+    if not faults:
+        try:
+            return tuple((state, conditions(kind, where)) for state, where in adopt.items())
+        except EsclusaError as error:
+            faults = [f"adopt: {error}"]
+    raise DeclarationError(f"record {kind.name}", faults)
