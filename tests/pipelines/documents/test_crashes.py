@@ -42,7 +42,8 @@ async def test_folder_survives_a_kill_at_every_point(
         env = {
             k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))
         } | service.environ
-        env |= {"KILL_AT": kill_at, "PYTHONPATH": str(TESTS), "ESCLUSA_LEASE_SECONDS": "1.5"}
+        path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
+        env |= {"KILL_AT": kill_at, "PYTHONPATH": path, "ESCLUSA_LEASE_SECONDS": "1.5"}
         with logs.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("worker.py"))],
