@@ -11,15 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
 import asyncpg
 import pytest
 from conformance.databases import PROVIDERS, Database, DatabaseProvider
 
 from esclusa.app import open_runtime
+from esclusa.model.errors import SchemaRefused
 from esclusa.model.record import Record, Ref
 from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Export, Run
 from esclusa.runtime import Runtime
 from esclusa.settings import load
+from esclusa.stores.sqlite import SqliteStore
 from upgrade.parcels import POST, Parcel
 
 HERE = Path(__file__).parent
@@ -126,3 +129,154 @@ async def test_work_goes_on_after_the_upgrade(old: Database, tmp_path: Path) -> 
         assert await states(runtime, Parcel) == ["failed"] * 2 + ["sent"] * 7 + ["waiting"]
         assert await states(runtime, DeadLetter) == ["open"] * 2 + ["redriven"] * 2
         assert len(await states(runtime, CycleRecord)) == 6
+
+
+async def _fetch(database: Database, statement: str) -> list[Any]:
+    connection: Any = await asyncpg.connect(database.url)
+    try:
+        return [tuple(row) for row in await connection.fetch(statement)]
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("old", ["postgres"], indirect=True)
+async def test_an_earlier_program_does_not_make_its_tables_again(
+    old: Database, tmp_path: Path
+) -> None:
+    """It reads the migrations and ends at the first one that it does not know."""
+    async with open_runtime(load(environ=environ_of(old, tmp_path)), migrate=True):
+        pass
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+    assert await _fetch(old, tables) == [("customers",), ("parcels",)]
+    [(number, name)] = await _fetch(old, "SELECT number, name FROM esclusa_migrations")
+    assert (number, name) == (9999, "system tables are in the schema esclusa now")
+
+
+@pytest.mark.parametrize("old", ["postgres"], indirect=True)
+async def test_the_rights_of_others_end_with_the_move(old: Database, tmp_path: Path) -> None:
+    await _fetch(old, "CREATE ROLE reader")
+    try:
+        await _fetch(old, "GRANT ALL ON ALL TABLES IN SCHEMA public TO reader, PUBLIC")
+        async with open_runtime(load(environ=environ_of(old, tmp_path)), migrate=True):
+            pass
+        rights = """SELECT relname FROM pg_class c, aclexplode(c.relacl) g
+            WHERE c.relnamespace = 'esclusa'::regnamespace AND g.grantee <> c.relowner"""
+        assert await _fetch(old, rights) == []
+        schema = "SELECT has_schema_privilege('reader', 'esclusa', 'USAGE')"
+        assert await _fetch(old, schema) == [(False,)]
+    finally:
+        await _fetch(old, "DROP OWNED BY reader")
+        await _fetch(old, "DROP ROLE reader")
+
+
+@pytest.mark.parametrize("old", ["postgres"], indirect=True)
+async def test_an_application_keeps_a_table_that_0_1_0_only_altered(
+    old: Database, tmp_path: Path
+) -> None:
+    """Version 0.1.0 added its columns to a table of the application; it is not moved."""
+    await _fetch(old, "DROP TABLE dead_letters")
+    await _fetch(old, "CREATE TABLE dead_letters (id uuid PRIMARY KEY, queue text, status text)")
+    await _fetch(old, "INSERT INTO dead_letters VALUES (gen_random_uuid(), 'q', 'new')")
+    before = await _fetch(old, "SELECT * FROM public.dead_letters")
+    async with open_runtime(load(environ=environ_of(old, tmp_path)), migrate=True) as runtime:
+        assert await states(runtime, DeadLetter) == []
+    assert await _fetch(old, "SELECT * FROM public.dead_letters") == before
+
+
+@pytest.mark.parametrize("old", ["postgres"], indirect=True)
+async def test_an_earlier_installation_becomes_one_of_another_name(
+    old: Database, tmp_path: Path
+) -> None:
+    settings = environ_of(old, tmp_path, ESCLUSA_POSTGRES_SCHEMA="post")
+    async with open_runtime(load(environ=settings), migrate=True) as runtime:
+        assert await states(runtime, DeadLetter) == STATES[DeadLetter]
+        archived = await runtime.read_model.records("parcels", {}, archived=True)
+        assert [parcel.id for parcel in archived.items] == ["1"]
+    tables = "SELECT schemaname FROM pg_tables WHERE tablename = 'parcels' ORDER BY 1"
+    assert await _fetch(old, tables) == [("post_archive",), ("public",)]
+
+
+@pytest.mark.parametrize("old", ["postgres"], indirect=True)
+async def test_two_earlier_installations_need_two_names(old: Database, tmp_path: Path) -> None:
+    """The second one in the same database does not take the tables of the first."""
+    async with open_runtime(load(environ=environ_of(old, tmp_path)), migrate=True):
+        pass
+    await _fetch(old, "CREATE SCHEMA second")
+    await _fetch(
+        old,
+        """CREATE TABLE second.esclusa_migrations AS
+        SELECT 1::bigint AS number, '0001_engine.sql'::text AS name, now() AS applied_at,
+            'ea064604e4ec7f22520fc94edd936eba485988b6e113c4ccc3df960c622d35be'::text AS checksum""",
+    )
+    url = f"{old.url}?options=-csearch_path%3Dsecond"
+    with pytest.raises(SchemaRefused, match="set another ESCLUSA_POSTGRES_SCHEMA"):
+        async with open_runtime(
+            load(environ=environ_of(old, tmp_path, ESCLUSA_STORE=url)), migrate=True
+        ):
+            pass
+
+
+# tables of other programs, where system tables have a prefix
+
+
+async def test_a_system_table_of_another_program_is_refused_on_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    program = apsw.Connection(str(path))
+    for table in ("esclusa_runs", "esclusa_history"):
+        program.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, speed TEXT)")
+        program.execute(f"INSERT INTO {table} VALUES (1, 'fast')")
+        store = SqliteStore(str(path))
+        await store.open()
+        with pytest.raises(SchemaRefused, match=f"table {table} exists, and Esclusa did not"):
+            await store.migrate([Run.kind, Parcel.kind], [])
+        await store.close()
+        assert program.execute(f"SELECT * FROM {table}").fetchall() == [(1, "fast")]
+        program.execute(f"DROP TABLE {table}")
+    program.execute("CREATE TABLE parcels (id TEXT PRIMARY KEY, weight INTEGER)")
+    store = SqliteStore(str(path))
+    await store.open()
+    with pytest.raises(SchemaRefused, match="table parcels exists, and Esclusa did not make it"):
+        await store.migrate([Run.kind, Parcel.kind], [])
+    await store.close()
+    assert len(program.execute("SELECT * FROM pragma_table_info('parcels')").fetchall()) == 2
+    program.close()
+
+
+async def test_a_dead_letter_table_of_another_program_is_left_alone_on_sqlite(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "shop.db"
+    program = apsw.Connection(str(path))
+    program.execute("CREATE TABLE dead_letters (id BLOB PRIMARY KEY, queue TEXT)")
+    program.execute("INSERT INTO dead_letters VALUES (randomblob(16), 'q')")
+    picture = "SELECT sql, (SELECT group_concat(hex(id) || queue) FROM dead_letters) FROM"
+    picture += " sqlite_schema WHERE name = 'dead_letters'"
+    before = program.execute(picture).fetchall()
+    store = SqliteStore(str(path))
+    await store.open()
+    await store.migrate([r.kind for r in (DeadLetter, Run, Export, Parcel)], [])
+    await store.insert([Parcel(number=1)])
+    await store.close()
+    assert program.execute(picture).fetchall() == before
+    program.close()
+
+
+async def test_a_system_collection_of_another_program_is_refused(
+    providers: Callable[[str], DatabaseProvider],
+) -> None:
+    from esclusa.stores.firestore.client import FirestoreClient
+    from esclusa.stores.firestore.codec import Document, Value
+    from esclusa.stores.firestore.writes import put_document
+
+    database: Any = await providers("firestore").database(empty=True)
+    client = FirestoreClient(database.project, "(default)", None)
+    await client.open()
+    document = Document(fields={"speed": Value(string_value="fast")})
+    await client.commit([put_document(f"{client.root}/esclusa_runs/1", document)], "test")
+    store = database.store()
+    await store.open()
+    with pytest.raises(SchemaRefused, match="collection esclusa_runs has documents"):
+        await store.migrate([Run.kind, Parcel.kind], [])
+    assert await client.get([f"{client.root}/esclusa_schema/_store"], "test") == {}
+    await store.close()
+    await client.close()

@@ -93,7 +93,14 @@ async def _record(client: FirestoreClient, *, moving: bool) -> None:
 
 async def _refuse_others(client: FirestoreClient, collections: Sequence[str]) -> None:
     """Raise SchemaRefused if another program wrote documents to a system collection."""
-    system = (names.HISTORY, names.BUDGETS, names.WAKES, names.SCHEMA, names.ADOPTION)
+    system = (
+        names.HISTORY,
+        names.BUDGETS,
+        names.LEASES,
+        names.WAKES,
+        names.SCHEMA,
+        names.ADOPTION,
+    )
     faults = [
         f"collection {collection} has documents, and Esclusa did not write them; rename it,"
         " or use another Firestore database"
