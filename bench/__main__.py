@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import documents, firestore, media, rename, replies, tenders
+from bench import documents, firestore, media, migrate, rename, replies, tenders
 from bench.driver import Driver
 from bench.measures import MEASURES, ON_REQUEST, SLOW, Scale, progress
 from bench.report import Report
@@ -22,6 +22,7 @@ MEASURES |= (
     | firestore.MEASURES
     | documents.MEASURES
     | rename.MEASURES
+    | migrate.MEASURES
 )
 
 

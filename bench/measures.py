@@ -224,8 +224,8 @@ MEASURES: dict[str, Measure] = {
     "cli": cli,
     "memory": memory,
 }
-ON_REQUEST = frozenset({"memory", "rename"})
-SLOW = frozenset({"memory", "growth", "rename"})
+ON_REQUEST = frozenset({"memory", "migrate", "rename"})
+SLOW = frozenset({"memory", "growth", "migrate", "rename"})
 
 
 async def _drain_rounds(

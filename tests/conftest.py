@@ -100,7 +100,7 @@ async def bare_store(empty_database: Database) -> AsyncIterator[NewStore]:
         await store.open()
         stores.append(store)
         if kinds:
-            await store.migrate(kinds, stages)
+            await store.migrate(kinds, stages, foreign=True)
             await store.use(kinds, stages)
         return store
 

@@ -38,7 +38,7 @@ def esclusa(
     )
     assert done.returncode in codes, done.stderr
     assert "Traceback" not in done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout) if done.stdout else None
 
 
 def states(folder: Path, example: str, kind: str) -> dict[str, str]:
@@ -76,6 +76,10 @@ def test_existing_table_in_30_lines(tmp_path: Path) -> None:
         base.executemany("INSERT INTO customers VALUES (?, ?, ?)", rows)
     base.close()
 
+    # Only `esclusa migrate` changes a table of another program.
+    refused = esclusa(tmp_path, "existing_table.py", "run", "customers.check", codes=(4,))
+    assert refused is None
+    esclusa(tmp_path, "existing_table.py", "migrate", "--yes")
     ran = esclusa(tmp_path, "existing_table.py", "run", "customers.check", codes=(5,))
     assert ran["counters"] == {"taken": 2, "valid": 1, "invalid": 1}
     assert states(tmp_path, "existing_table.py", "customers") == {

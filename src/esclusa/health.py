@@ -185,9 +185,10 @@ async def check_schema(runtime: Runtime) -> Check:
     except EsclusaError as error:
         return Check("schema", "fail", _one_line(error), text("schema_docs"))
     behind = text("schema_behind", n=len(pending))
+    foreign = any(step.foreign for step in pending)
     return (
         Check("schema", "warn", behind, text("schema_automatic"))
-        if runtime.settings.auto_migrate
+        if runtime.settings.auto_migrate and not foreign
         else Check("schema", "fail", behind, text("schema_migrate"))
     )
 

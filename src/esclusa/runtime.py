@@ -12,6 +12,7 @@ from esclusa.engine.lifecycles import StageDiff
 from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.records import Records
+from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.value import value
 from esclusa.observability import redact
 from esclusa.ports.artifacts import Artifacts
@@ -47,18 +48,29 @@ class Runtime:
     def archiver(self) -> Archiver:
         return self.engine.archiver()
 
-    async def migrate(self) -> list[str]:
-        """Bring the schema up to date; return one line for each change."""
-        return await self.store.migrate(self.engine.all_kinds, self.engine.all_stages)
+    async def migrate(
+        self, *, foreign: bool = False, progress: Progress | None = None
+    ) -> list[str]:
+        """Bring the schema up to date; return one line for each change.
+
+        Raises ForeignTables if a table of another program must be changed, unless ``foreign``.
+        """
+        return await self.store.migrate(
+            self.engine.all_kinds, self.engine.all_stages, foreign=foreign, progress=progress
+        )
 
     async def save_lifecycles(self) -> list[StageDiff]:
         """Store the declared lifecycles; return the new stages that find records waiting."""
         changed = await self.engine.lifecycles.save(self.engine.worker)
         return [stage for diff in changed for stage in diff.stages if stage.count]
 
-    async def pending(self) -> list[str]:
-        """The statements that ``migrate`` would run."""
+    async def pending(self) -> list[MigrationStep]:
+        """The steps that ``migrate`` would run."""
         return await self.store.pending(self.engine.all_kinds, self.engine.all_stages)
+
+    async def notes(self) -> list[str]:
+        """What an operator should know of the tables."""
+        return await self.store.notes(self.engine.all_kinds, self.engine.all_stages)
 
 
 class RuntimeOpener(Protocol):

@@ -22,11 +22,12 @@ async def test_a_missing_business_or_id_column_names_table_and_column(
     await empty_database.make_table("publicaciones", {"other": "int", **columns}, "other")
     store = await bare_store()
     with pytest.raises(SchemaError) as caught:
-        await store.migrate((Media.kind,), (LOAD,))
+        await store.migrate((Media.kind,), (LOAD,), foreign=True)
     for word in ("publicaciones", "imagen", "pk"):
         assert word in str(caught.value)
     assert await empty_database.rows("publicaciones", "other") == []
-    assert await store.pending((Media.kind,), (LOAD,)) is not None
+    with pytest.raises(SchemaError):
+        await store.pending((Media.kind,), (LOAD,))
 
 
 async def test_a_row_without_an_id_is_not_claimed(
@@ -58,7 +59,7 @@ async def test_an_id_column_with_duplicates_is_refused(
     )
     store = await bare_store()
     with pytest.raises(EsclusaError, match="pk"):
-        await store.migrate((Media.kind,), (LOAD,))
+        await store.migrate((Media.kind,), (LOAD,), foreign=True)
 
 
 async def test_the_table_generates_ids_if_it_can(empty_database: Database, bare_store: Any) -> None:

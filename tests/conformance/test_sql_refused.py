@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parametrize("provider", SQL, indirect=True)
 async def store(empty_database: Database) -> AsyncIterator[Any]:
     store = empty_database.store()
     await store.open()
-    await store.migrate([Job.kind], [WORK])
+    await store.migrate([Job.kind], [WORK], foreign=True)
     yield store
     await store.close()
 

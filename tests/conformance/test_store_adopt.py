@@ -57,8 +57,8 @@ async def table(empty_database: Database) -> Database:
 async def test_adopted_rows_begin_in_the_declared_state(table: Database, bare_store: Any) -> None:
     store = await bare_store()
     pending = await store.pending((Old.kind,), (WORK,))
-    assert any("UPDATE" in line.upper() and "viejas" in line for line in pending)
-    done = await store.migrate((Old.kind,), (WORK,))
+    assert any("UPDATE" in step.sql.upper() and "viejas" in step.sql for step in pending)
+    done = await store.migrate((Old.kind,), (WORK,), foreign=True)
     assert "adopt rows of viejas as success" in done
     await store.use((Old.kind,), (WORK,))
     found = {r.id: (r.status, r.attempts) for r in await find_all(store, Old)}
@@ -76,7 +76,7 @@ async def test_adopted_rows_begin_in_the_declared_state(table: Database, bare_st
 async def test_rows_are_adopted_once(table: Database, bare_store: Any) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     await table.write("viejas", "id", 1, kept="file:a")
-    assert await store.migrate((Old.kind,), (WORK,)) == []
+    assert await store.migrate((Old.kind,), (WORK,), foreign=True) == []
     assert (await read(store, Old, "1")).status == "pending"
 
 

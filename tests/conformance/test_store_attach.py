@@ -278,7 +278,7 @@ async def test_migrate_adds_only_what_is_missing_and_once(table: Database, bare_
     assert await store.pending((Media.kind,), (LOAD,))
     with pytest.raises(SchemaError):
         await store.use((Media.kind,), (LOAD,))
-    assert await store.migrate((Media.kind,), (LOAD,))
+    assert await store.migrate((Media.kind,), (LOAD,), foreign=True)
     after = await table.rows("publicaciones", "pk")
     assert [{n: r[n] for n in before[0]} for r in after] == before
     added = set(after[0]) - set(before[0])
@@ -293,7 +293,7 @@ async def test_migrate_adds_only_what_is_missing_and_once(table: Database, bare_
         "media_tomado",
         "media_error",
     }
-    assert await store.migrate((Media.kind,), (LOAD,)) == []
+    assert await store.migrate((Media.kind,), (LOAD,), foreign=True) == []
     assert await store.pending((Media.kind,), (LOAD,)) == []
 
 

@@ -17,8 +17,7 @@ from support.postgres import PostgresServer
 from esclusa.model.effects import Add, Create, Move
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased, Locked, Rejected, Renewal, Settled, Verdict
-from esclusa.stores.postgres import PostgresStore
-from esclusa.stores.postgres.limits import MIGRATION_LOCK_SECONDS
+from esclusa.stores.postgres import PostgresStore, migrate
 from esclusa.stores.postgres.names import Installation
 
 numbers = count()
@@ -422,7 +421,10 @@ async def test_no_record_is_left_out_while_the_store_writes_nothing(
 # migrations
 
 
-async def test_a_migration_names_who_locks_the_table(store: PostgresStore, url: str) -> None:
+async def test_a_migration_names_who_locks_the_table(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "LOCK_ATTEMPTS", 3)
     await run_sql(url, "ALTER TABLE t_jobs DROP COLUMN rank")
     async with other_program(url, "SELECT 1 FROM t_jobs"):
         with pytest.raises(StoreConflict, match=r"add column t_jobs\.rank.*payroll") as caught:
@@ -436,6 +438,6 @@ async def test_a_migration_waits_for_another_one(store: PostgresStore, url: str)
     await run_sql(url, "ALTER TABLE t_jobs DROP COLUMN rank")
     async with other_program(url, f"SELECT pg_advisory_xact_lock({Installation().migration_lock})"):
         migrating = asyncio.create_task(store.migrate(KINDS, STAGES))
-        await asyncio.sleep(MIGRATION_LOCK_SECONDS + 1)
+        await asyncio.sleep(1)
         assert not migrating.done()
     assert "add column t_jobs.rank" in await migrating

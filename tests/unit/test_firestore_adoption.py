@@ -144,7 +144,7 @@ async def test_only_migrate_adopts_if_the_interval_is_0(
     assert await claim(store, SUBMIT) == []
     left = await store.unadopted(Post.kind)
     assert (left.table, left.count, left.examples) == ("posts", 1, (f"posts/{id}",))
-    assert any("1 documents" in line for line in await store.pending((Post.kind,), (SUBMIT,)))
+    assert any("1 documents" in s.summary for s in await store.pending((Post.kind,), (SUBMIT,)))
     assert any("1 documents adopted" in x for x in await store.migrate((Post.kind,), (SUBMIT,)))
     assert await store.unadopted(Post.kind) is None
     assert len(await claim(store, SUBMIT)) == 1

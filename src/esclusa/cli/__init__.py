@@ -20,6 +20,7 @@ from esclusa.model.errors import (
     EsclusaError,
     FaultsError,
     MigrationError,
+    SchemaBehind,
     SchemaError,
     SchemaRefused,
     SettingsError,
@@ -131,9 +132,9 @@ def exit_code(error: EsclusaError) -> int:
 def _message(error: EsclusaError) -> str:
     if isinstance(error, FaultsError) and len(error.faults) == 1:
         return f"{error.what.rstrip(':')}: {error.faults[0]}"
-    if isinstance(error, SchemaError) and len(error.faults) > _SHOWN_FAULTS:
+    if isinstance(error, SchemaBehind) and len(error.faults) > _SHOWN_FAULTS:
         return str(
-            SchemaError(
+            SchemaBehind(
                 error.what,
                 [*error.faults[:_SHOWN_FAULTS], f"… and {len(error.faults) - _SHOWN_FAULTS} more"],
             )

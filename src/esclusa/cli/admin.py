@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from esclusa import __version__
-from esclusa.cli import CONFIGURATION, FAILED, OK, UNHEALTHY
+from esclusa.cli import CONFIGURATION, FAILED, OK, UNHEALTHY, migration
 from esclusa.cli.lifecycle import follow, from_now_option, lifecycle
+from esclusa.cli.options import yes_option
 from esclusa.cli.output import STYLES, Screen, text_of
 from esclusa.cli.root import Command, root
 from esclusa.cli.session import Session
@@ -18,45 +20,85 @@ from esclusa.model.errors import SettingsError
 
 if TYPE_CHECKING:
     from esclusa.health import Check
+    from esclusa.model.migration import MigrationStep
+
 
 __all__ = ["completion", "doctor", "lifecycle", "migrate", "version"]
 
 
 @click.command(cls=Command)
+@click.option("--dry-run", is_flag=True, help="Show what would happen to each table.")
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them.")
 @click.option(
     "--check", is_flag=True, help="Report whether the schema is up to date; exit code 1 if not."
 )
 @from_now_option
+@yes_option
 @click.pass_obj
-def migrate(session: Session, sql: bool, check: bool, from_now: tuple[str, ...]) -> int:
-    """Bring the store's schema up to date, and records of renamed states. It only adds."""
+def migrate(
+    session: Session,
+    dry_run: bool,
+    sql: bool,
+    check: bool,
+    from_now: tuple[str, ...],
+    yes: bool,
+) -> int:
+    """Bring the store's schema up to date, and records of renamed states. It only adds.
 
-    async def do() -> list[str]:
-        async with session.open_store(session.settings) as runtime:
-            if sql or check:
-                return await runtime.pending()
-            return [*await runtime.migrate(), *await follow(session, runtime, from_now)]
+    Tables of other programs get columns and indexes; you are asked before. Exit code 3: they need
+    --yes, because there is no terminal.
+    """
+    if sql or check or dry_run:
+        return asyncio.run(_pending(session, dry_run, sql, check))
+    return asyncio.run(_migrate(session, from_now, yes))
 
-    lines = asyncio.run(do())
-    if sql:
-        session.show(
-            {"statements": lines},
-            lambda s: (
-                s.line("\n\n".join(f"{line.rstrip().rstrip(';')};" for line in lines))
-                if lines
-                else None
-            ),
-        )
-        return FAILED if check and lines else OK
-    if check:
-        text = f"{len(lines)} statements behind. Run: esclusa migrate" if lines else "Up to date."
-        session.show({"up_to_date": not lines, "pending": lines}, lambda s: s.line(text))
-        return FAILED if lines else OK
+
+async def _pending(session: Session, dry_run: bool, sql: bool, check: bool) -> int:
+    async with session.open_store(session.settings) as runtime:
+        steps = await runtime.pending()
+        _show_pending(session, steps, await runtime.notes() if dry_run else [], sql, dry_run)
+    return FAILED if check and any(not step.optional for step in steps) else OK
+
+
+async def _migrate(session: Session, from_now: tuple[str, ...], yes: bool) -> int:
+    async with session.open_store(session.settings) as runtime:
+        steps = await runtime.pending()
+        foreign = migration.foreign_tables(steps)
+        if foreign and not yes:
+            session.note(migration.overview(steps, await runtime.notes()))
+            if session.json or not sys.stdin.isatty():
+                session.note(
+                    f"These tables of other programs would be changed: {', '.join(foreign)}."
+                    " There is no terminal to confirm at: use --yes. Nothing was changed."
+                )
+                return CONFIGURATION
+            session.confirm(f"Change {', '.join(foreign)}?", yes=yes)
+        done = await runtime.migrate(foreign=True, progress=session.note)
+        done += await follow(session, runtime, from_now)
     session.show(
-        {"done": lines}, lambda s: s.line("\n".join(lines) if lines else "Already up to date.")
+        {"done": done}, lambda s: s.line("\n".join(done) if done else "Already up to date.")
     )
     return OK
+
+
+def _show_pending(
+    session: Session, steps: list[MigrationStep], notes: list[str], sql: bool, dry_run: bool
+) -> None:
+    statements = [step.sql for step in steps]
+    if sql:
+        session.show(
+            {"statements": statements},
+            lambda s: s.line(migration.script(steps)) if steps else None,
+        )
+    elif dry_run:
+        session.show(
+            migration.answer(steps, notes),
+            lambda s: s.line(migration.overview(steps, notes) or "Up to date."),
+        )
+    else:
+        behind = sum(not step.optional for step in steps)
+        text = f"{behind} statements behind. Run: esclusa migrate" if behind else "Up to date."
+        session.show({"up_to_date": not behind, "pending": statements}, lambda s: s.line(text))
 
 
 @click.command(cls=Command)

@@ -40,6 +40,10 @@ class SchemaRefused(SchemaError):
     """A person must decide first: whose a table is, or that the role may make what is missing."""
 
 
+class ForeignTables(SchemaBehind):
+    """Tables that Esclusa did not create must be changed: only ``esclusa migrate`` does that."""
+
+
 class MigrationError(EsclusaError):
     """A migration was edited after it ran, or the schema is newer than this program."""
 

@@ -75,6 +75,25 @@ class Kind:
         return self.lifecycle.initial
 
     @cached_property
+    def unique_key(self) -> bool:
+        """Whether a unique index is needed for the key, because the id alone does not keep it so.
+
+        The id is not made of the key, or the columns are those of another program, which may insert
+        rows too.
+        """
+        mapped = dict(self.track) != declared.track()
+        return bool(self.key) and (self.attached or self.database_id or mapped)
+
+    @property
+    def inserted(self) -> bool:
+        """Whether Esclusa inserts such records, as far as the declaration shows.
+
+        A record of an existing table without a key and without ids from the database is only taken
+        from it.
+        """
+        return not self.attached or bool(self.key) or self.database_id
+
+    @cached_property
     def by_name(self) -> dict[str, Field]:
         return {f.name: f for f in self.fields}
 

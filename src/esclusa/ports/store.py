@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.adoption import Adopted, Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -72,15 +73,31 @@ class Store(Protocol):
         None if the store's server checks its data itself.
         """
 
-    async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+    async def migrate(
+        self,
+        kinds: Sequence[Kind],
+        stages: Sequence[Stage],
+        *,
+        foreign: bool = False,
+        progress: Progress | None = None,
+    ) -> list[str]:
         """Bring the schema up to date by adding to it; return one line for each change.
 
-        Raises MigrationError if a migration was edited after it ran, and SchemaError if a table
-        cannot be attached.
+        Everything is checked before anything is changed. Raises SchemaError with every fault of the
+        tables, MigrationError if a migration was edited after it ran, and ForeignTables if a table
+        of another program must be changed and ``foreign`` is false. StoreConflict: a lock was not
+        released in time. A migration that ended early, whatever the reason, is continued by the
+        next. Migrations of the same schema wait for each other.
         """
 
-    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        """The statements that ``migrate`` would run now, in order."""
+    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
+        """The steps that ``migrate`` would run now, in order. Raises the same errors.
+
+        Foreign tables are included.
+        """
+
+    async def notes(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+        """What an operator should know of the tables, though work is possible; a line each."""
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         """Prepare for these kinds without changing the schema.

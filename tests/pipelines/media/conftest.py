@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 from conformance.databases import DatabaseProvider, quoted
 
-from esclusa.app import open_runtime
+from esclusa.app import open_runtime, open_store
 from esclusa.engine.runs import RunContext
 from esclusa.pipelines.media.records import Publication
 from esclusa.settings import load
@@ -224,7 +224,10 @@ async def new_service(
                 for name, value in environ_of(database, tmp_path, cdn[1], **settings).items()
                 if value
             }
-            runtime = await stack.enter_async_context(open_runtime(load(environ=settings_given)))
+            given = load(environ=settings_given)
+            async with open_store(given) as bare:
+                await bare.migrate(foreign=True)  # the table may be another program's
+            runtime = await stack.enter_async_context(open_runtime(given))
             service = Service(runtime, worker=False)
             listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))

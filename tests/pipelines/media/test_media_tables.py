@@ -229,14 +229,14 @@ async def test_missing_privilege_names_the_owner(empty_database: Any, tmp_path: 
         async with open_store(load(environ=environ)) as runtime:
             create = "CREATE SCHEMA esclusa AUTHORIZATION pobre;"
             with pytest.raises(SchemaRefused, match=f"permission denied .* run: {create}"):
-                await runtime.migrate()
+                await runtime.migrate(foreign=True)
             await sql(empty_database, create)
             with pytest.raises(SchemaRefused, match=r"no schema .*esclusa migrate --sql"):
-                await runtime.migrate()
+                await runtime.migrate(foreign=True)
             await sql(empty_database, "GRANT USAGE ON SCHEMA public TO pobre")
             with pytest.raises(SchemaRefused, match=r"must be owner .*esclusa migrate --sql"):
-                await runtime.migrate()
-            assert (await check_schema(runtime)).verdict == "warn"
+                await runtime.migrate(foreign=True)
+            assert (await check_schema(runtime)).verdict == "fail"
     finally:
         await sql(empty_database, "DROP OWNED BY pobre")
         await sql(empty_database, "DROP ROLE pobre")
@@ -286,13 +286,28 @@ async def test_empty_address_counts_as_no_file(
     assert (await service.run()).counters["success"] == 1
 
 
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        ("tenant text NOT NULL", "tenant"),
+        ("media_status text CONSTRAINT e CHECK (media_status IN ('pending', 'success'))", "error"),
+    ],
+)
+async def test_a_table_that_would_refuse_rows_is_refused(
+    new_service: NewService, empty_database: Any, column: str, why: str
+) -> None:
+    await sql(empty_database, f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY, {PLAIN}, {column})")
+    with pytest.raises(SchemaError, match=why):
+        await new_service(empty_database)
+
+
 async def test_refused_insert_is_reported_without_the_row(
     new_service: NewService, empty_database: Any
 ) -> None:
     """The row's link is signed: it must not appear in an error or in a log."""
     states = (
-        "media_status text CONSTRAINT estados CHECK (media_status IN ('pending', 'success', "
-        "'error'))"
+        "media_status text CONSTRAINT estados CHECK (media_status <> 'downloading' "
+        "OR coalesce(post_id, '') = 'x')"
     )
     await sql(empty_database, f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY, {PLAIN}, {states})")
     service = await new_service(empty_database)

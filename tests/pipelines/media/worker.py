@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Any
 
-from esclusa.app import open_runtime
+from esclusa.app import open_runtime, open_store
 from esclusa.pipelines.media import downloads
 from esclusa.pipelines.media.downloads import checked_type
 from esclusa.pipelines.media.media_types import MediaType
@@ -50,6 +50,8 @@ def killing_check(head: bytes) -> MediaType:
 
 async def main() -> None:
     downloads.checked_type = killing_check
+    async with open_store(load()) as runtime:
+        await runtime.migrate(foreign=True)
     async with open_runtime(load()) as runtime:
         engine = runtime.engine
         engine.artifacts = engine.settler._artifacts = KillPoints(engine.artifacts, "keep", "sync")

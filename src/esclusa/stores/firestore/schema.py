@@ -12,6 +12,7 @@ from typing import Any
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import SchemaBehind, SchemaError
+from esclusa.model.migration import MigrationStep
 from esclusa.model.query import Query
 from esclusa.model.record import Kind
 from esclusa.stores.firestore import layout, names, queries
@@ -61,22 +62,25 @@ def unfit(kind: Kind) -> list[str]:
     return faults
 
 
-async def pending(client: FirestoreClient, kinds: Sequence[Kind], adopter: Adopter) -> list[str]:
+async def pending(
+    client: FirestoreClient, kinds: Sequence[Kind], adopter: Adopter
+) -> list[MigrationStep]:
     """Describe what ``migrate`` would write."""
     lacks_layout, lacking = await _missing(client, kinds)
-    lines = [f"write {names.SCHEMA}/_store: layout {layout.VERSION}"] if lacks_layout else []
+    lines = [("", f"write {names.SCHEMA}/_store: layout {layout.VERSION}")] if lacks_layout else []
     lines += [
-        f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}"
+        (kind.table, f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}")
         for kind, (_, lacks) in lacking.items()
     ]
     for kind in kinds:
         if not kind.system and (left := await adopter.unadopted(kind)):
             fields = ", ".join(c for n, c in kind.columns.items() if n in kind.track)
-            lines.append(
+            line = (
                 f"update {left.count} documents of {kind.table} without tracking"
                 f" ({', '.join(left.examples)}): add what they lack of {fields}"
             )
-    return lines
+            lines.append((kind.table, line))
+    return [MigrationStep(line, f"-- {line}", table) for table, line in lines]
 
 
 async def migrate(

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from esclusa.model.adoption import Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Cond, Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -132,12 +133,22 @@ class FirestoreStore:
     async def check(self, seconds: float) -> None:
         return None
 
-    async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+    async def migrate(
+        self,
+        kinds: Sequence[Kind],
+        stages: Sequence[Stage],
+        *,
+        foreign: bool = False,
+        progress: Progress | None = None,
+    ) -> list[str]:
         self._learn_stages(kinds, stages)
         return await schema.migrate(self._client, await self._context(), kinds, self._adopter)
 
-    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
         return await schema.pending(self._client, kinds, self._adopter)
+
+    async def notes(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+        return []
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         foreign = await schema.use(self._client, kinds)

@@ -13,10 +13,10 @@ from typing import Any
 
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import SchemaRefused
+from esclusa.model.migration import MigrationStep
 from esclusa.stores.postgres.codec import literal, literals
 from esclusa.stores.postgres.introspection import ExistingTable
 from esclusa.stores.postgres.names import Installation, quote
-from esclusa.stores.postgres.steps import MigrationStep
 
 # Its migrations, by number.
 _CHECKSUMS = {

@@ -225,6 +225,11 @@ class ConnectionPools:
             if isinstance(error, asyncio.CancelledError):
                 raise
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler such as PgBouncer may be between: a session's state does not last."""
+        return not self._cache
+
     async def dedicated(self) -> Any:
         """Return a connection outside the pools, without a time limit on statements."""
         with mapped_errors(self.url):

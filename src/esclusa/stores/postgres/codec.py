@@ -166,7 +166,8 @@ class Table:
 
     ``actual``: the types of the columns of an existing table. ``returns_old``: PostgreSQL 18 and
     later return the row as it was before an update. ``makes_ids``: the table fills its id column.
-    ``schema``: the schema of a business table; otherwise the search path finds it.
+    ``schema``: the schema of a business table; otherwise the search path finds it. ``fills``: what
+    a new row gets in a column that cannot be null, if its field is None.
     """
 
     def __init__(
@@ -179,13 +180,17 @@ class Table:
         *,
         installation: Installation,
         schema: str | None = None,
+        fills: Mapping[str, str] | None = None,
     ) -> None:
         self.kind = kind
+        self.fills = fills or {}
         self.installation = installation
         self.makes_ids = kind.database_id if makes_ids is None else makes_ids
         self.returns_old = returns_old
         self.name = kind.table
         self.ident = installation.table(kind, schema)
+        # The schema that it is in or will be in; None if the search path decides.
+        self.schema = installation.schema if kind.system else schema
         self.archive = installation.archive(kind.table)
         self.stages = tuple(stages)
         actual = actual or {}

@@ -187,7 +187,7 @@ async def _insert_with_ids(
         return [Inserted(id) for id in ids]
     new = {id: id for id in (ordered if count == len(ordered) else some or ())}
     known = {id: id for id in ordered}
-    if len(new) < len(first) and kind.key and kind.attached:
+    if len(new) < len(first) and kind.unique_key:
         missing = [id for id in ordered if id not in new]
         found = await _ids_by_key(context, table, [first[id] for id in missing])
         known |= {id: found.get(_key(table, first[id]), id) for id in missing}
@@ -309,6 +309,8 @@ def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) ->
             source = column.write(f"COALESCE(NULLIF(u.{label}, ''), {literal(kind.initial)})")
         elif column.name in ("due_at", "created_at") and not plain:
             source = f"COALESCE({source}, {values[column.column]})"
+        elif column.column in table.fills:
+            source = f"COALESCE({source}, {table.fills[column.column]})"
         values[column.column] = source
     arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))
     source = f"unnest({arrays}) AS u({', '.join(params)})" if params else "(SELECT 1) u"

@@ -11,29 +11,55 @@ from esclusa.model.record import Kind
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.names import Installation, maker
 
+_TABLES = """
+SELECT n.name, s.nspname, c.relkind::text, c.relpersistence::text,
+    c.relrowsecurity AND NOT pg_has_role(c.relowner, 'USAGE')
+        AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user),
+    ARRAY(SELECT a.attname::text FROM pg_partitioned_table p
+        JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY(p.partattrs)
+        WHERE p.partrelid = c.oid),
+    ARRAY(SELECT ARRAY[ps.nspname, pc.relname]::text[]
+        FROM pg_partition_tree(c.oid) t JOIN pg_class pc ON pc.oid = t.relid
+        JOIN pg_namespace ps ON ps.oid = pc.relnamespace
+        WHERE t.isleaf AND c.relkind = 'p' AND pc.relkind = 'r' ORDER BY 1),
+    obj_description(c.oid, 'pg_class')
+FROM unnest($1::text[]) AS n(name)
+JOIN pg_class c ON c.oid = to_regclass(n.name)
+JOIN pg_namespace s ON s.oid = c.relnamespace"""
+
 _COLUMNS = """
-SELECT w.name, a.attname, format_type(a.atttypid, -1), c.relkind::text, a.attnotnull,
+SELECT n.name, a.attname, format_type(a.atttypid, -1), a.attnotnull,
     CASE WHEN y.typtype = 'e' THEN ARRAY(
-        SELECT enumlabel::text FROM pg_enum WHERE enumtypid = y.oid
+        SELECT enumlabel::text FROM pg_enum WHERE enumtypid = y.oid ORDER BY enumsortorder
     ) END,
     CASE WHEN y.typname IN ('varchar', 'bpchar') AND a.atttypmod > 4 THEN a.atttypmod - 4 END,
-    a.atthasdef OR a.attidentity <> '', obj_description(c.oid, 'pg_class'),
-    n.nspname
-FROM unnest($1::text[]) AS w(name)
-JOIN pg_class c ON c.oid = to_regclass(w.name)
-JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_attribute a ON a.attrelid = c.oid
+    CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+    a.attgenerated <> '', a.attidentity <> '',
+    col_description(a.attrelid, a.attnum)
+FROM unnest($1::text[]) AS n(name)
+JOIN pg_attribute a ON a.attrelid = to_regclass(n.name)
 JOIN pg_type y ON y.oid = a.atttypid
-WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY w.name, a.attnum"""
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY n.name, a.attnum"""
 
 _INDEXES = """
-SELECT n.name, c.relname, i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL,
+SELECT n.name, c.relname, i.indisvalid,
+    i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL,
     ARRAY(SELECT a.attname::text FROM pg_attribute a
-        WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey[0:i.indnkeyatts - 1]))
+        WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey[0:i.indnkeyatts - 1])),
+    obj_description(i.indexrelid, 'pg_class')
 FROM unnest($1::text[]) AS n(name)
 JOIN pg_index i ON i.indrelid = to_regclass(n.name)
-JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indisvalid"""
+JOIN pg_class c ON c.oid = i.indexrelid"""
+
+_CHECKS = """
+SELECT n.name, k.conname, pg_get_expr(k.conbin, k.conrelid),
+    ARRAY(SELECT a.attname::text FROM pg_attribute a
+        WHERE a.attrelid = k.conrelid AND a.attnum = ANY(k.conkey))
+FROM unnest($1::text[]) AS n(name)
+JOIN pg_constraint k ON k.conrelid = to_regclass(n.name)
+WHERE k.contype = 'c' ORDER BY k.conname"""
+
 
 # Which of these schemas has the table first.
 _FIRST_SCHEMA = """
@@ -43,12 +69,22 @@ JOIN pg_namespace n ON n.nspname = p.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY($1::text[])
 ORDER BY c.relname, p.number"""
 
+
 # The tables of these names and their comments.
 _MADE = """
 SELECT n.nspname || '.' || c.relname, obj_description(c.oid, 'pg_class')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = ANY($1::text[]) AND c.relkind IN ('r', 'p') AND n.nspname <> $2
 ORDER BY 1"""
+
+
+@dataclass(frozen=True)
+class CheckConstraint:
+    """A CHECK of a table: its expression, and the columns that it reads."""
+
+    name: str
+    expr: str
+    columns: tuple[str, ...]
 
 
 @dataclass
@@ -62,41 +98,94 @@ class ExistingTable:
     schema: str = ""
     # The schema of the installation that created it; None if another program did.
     made_by: str | None = None
+    unlogged: bool = False
+    # Whether row security limits what this role sees.
+    row_security: bool = False
+    partition_key: tuple[str, ...] = ()
+    # Schema and name of the partitions that hold rows.
+    partitions: tuple[tuple[str, str], ...] = ()
     # Values of the columns that have an enumerated type.
     enums: dict[str, list[str]] = field(default_factory=dict)
     # Declared lengths of text columns.
     lengths: dict[str, int] = field(default_factory=dict)
     not_null: set[str] = field(default_factory=set)
-    # Columns that the table fills where an insert does not.
-    defaults: set[str] = field(default_factory=set)
+    # Columns that the table fills where an insert does not; the expression, "" for an identity.
+    defaults: dict[str, str] = field(default_factory=dict)
+    # Columns that the table computes.
+    generated: set[str] = field(default_factory=set)
+    # Comments on columns and indexes.
+    comments: dict[str, str] = field(default_factory=dict)
+    index_comments: dict[str, str] = field(default_factory=dict)
     indexes: set[str] = field(default_factory=set)
+    # Indexes whose building ended early.
+    invalid_indexes: set[str] = field(default_factory=set)
     # Columns of each unique index that covers the whole table.
     unique: list[frozenset[str]] = field(default_factory=list)
+    checks: list[CheckConstraint] = field(default_factory=list)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        """The defaults of the columns that cannot be null."""
+        return {c: expr for c, expr in self.defaults.items() if expr and c in self.not_null}
 
 
 async def introspect(connection: Any, names: Iterable[str]) -> dict[str, ExistingTable]:
     """Return the existing tables of these (quoted) names, as the search path finds them."""
     wanted = list(dict.fromkeys(names))
     tables: dict[str, ExistingTable] = {}
+    for row in await connection.fetch(_TABLES, wanted):
+        name, schema, relkind, kept, secured, key, parts, comment = row
+        tables[name] = ExistingTable(
+            made_by=maker(comment),
+            relkind=relkind,
+            schema=schema,
+            unlogged=kept == "u",
+            row_security=secured,
+            partition_key=tuple(key),
+            partitions=tuple((schema, name) for schema, name in parts),
+        )
     for row in await connection.fetch(_COLUMNS, wanted):
-        name, column, type, relkind, not_null, enum, length, default, comment, schema = row
-        made = ExistingTable(relkind=relkind, schema=schema, made_by=maker(comment))
-        table = tables.setdefault(name, made)
-        table.columns[column] = type
-        if not_null:
-            table.not_null.add(column)
-        if enum is not None:
-            table.enums[column] = enum
-        if length is not None:
-            table.lengths[column] = length
-        if default:
-            table.defaults.add(column)
-    for name, index, unique, columns in await connection.fetch(_INDEXES, wanted):
-        if name in tables:
-            tables[name].indexes.add(index)
-            if unique:
-                tables[name].unique.append(frozenset(columns))
+        _add_column(tables[row[0]], *row[1:])
+    for name, index, valid, unique, columns, comment in await connection.fetch(_INDEXES, wanted):
+        table = tables[name]
+        if not valid:
+            table.invalid_indexes.add(index)
+            continue
+        table.indexes.add(index)
+        if comment is not None:
+            table.index_comments[index] = comment
+        if unique:
+            table.unique.append(frozenset(columns))
+    for name, check, expr, columns in await connection.fetch(_CHECKS, wanted):
+        tables[name].checks.append(CheckConstraint(check, expr, tuple(columns)))
     return tables
+
+
+def _add_column(
+    table: ExistingTable,
+    column: str,
+    type: str,
+    not_null: bool,
+    enum: list[str] | None,
+    length: int | None,
+    default: str | None,
+    generated: bool,
+    identity: bool,
+    comment: str | None,
+) -> None:
+    table.columns[column] = type
+    if not_null:
+        table.not_null.add(column)
+    if enum is not None:
+        table.enums[column] = enum
+    if length is not None:
+        table.lengths[column] = length
+    if default is not None or identity:
+        table.defaults[column] = default or ""
+    if generated:
+        table.generated.add(column)
+    if comment is not None:
+        table.comments[column] = comment
 
 
 async def business_schemas(

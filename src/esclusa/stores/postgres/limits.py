@@ -12,8 +12,10 @@ from esclusa.model.value import value
 LOCK_SECONDS = 0.25
 # The limit of what may read many rows: queries of readers, large inserts, archive, purge.
 LONG_SECONDS = 60.0
-# How long a migration waits for a lock. Statements that come after it wait as long.
-MIGRATION_LOCK_SECONDS = 5.0
+# How long a migration waits for a lock that stops other programs: their statements wait as long.
+MIGRATION_LOCK_SECONDS = 0.5
+# How long it waits for one that stops nobody: until the transactions that are running have ended.
+BESIDE_WRITERS_LOCK_SECONDS = 600.0
 # How long a reader may keep a cursor open between two pages.
 CURSOR_SECONDS = 600.0
 
@@ -56,6 +58,11 @@ class StatementLimits:
         return ";".join(f"SET LOCAL {name} = {each}" for name, each in self.settings.items())
 
     @property
+    def set_session(self) -> str:
+        """The statements that set them for a session."""
+        return ";".join(f"SET {name} = {each}" for name, each in self.settings.items())
+
+    @property
     def client(self) -> float | None:
         """How long the client waits for the answer: the server should have ended it before."""
         return 1.25 * self.statement + 0.25 if self.statement else None
@@ -75,6 +82,7 @@ READ_LIMITS = StatementLimits(LONG_SECONDS, LOCK_SECONDS, CURSOR_SECONDS)
 LONG_LIMITS = StatementLimits(LONG_SECONDS, LOCK_SECONDS, LONG_SECONDS)
 # A migration may build an index for hours.
 MIGRATION_LIMITS = StatementLimits(0, MIGRATION_LOCK_SECONDS, LONG_SECONDS)
+BESIDE_WRITERS_LIMITS = StatementLimits(0, BESIDE_WRITERS_LOCK_SECONDS, LONG_SECONDS)
 
 
 def watch_peer(connection: Any) -> None:

@@ -4,14 +4,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from esclusa.model.effects import Create
-from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.record import Kind
 from esclusa.model.settlement import Settlement
 from esclusa.model.texts import Text, text
@@ -115,23 +112,6 @@ def _locked_rows(table: Table) -> str:
     WHERE {wanted} AND t.{table.id.ident} NOT IN (SELECT id FROM free)"""
 
 
-@asynccontextmanager
-async def session_blockers(
-    connections: ConnectionPools, connection: Any
-) -> AsyncIterator[dict[int, str]]:
-    """Watch for which sessions this connection waits; by pid, who they are."""
-    blockers: dict[int, str] = {}
-
-    async def watch() -> None:
-        while True:
-            await asyncio.sleep(1)
-            with suppress(StoreUnavailable, StoreConflict):
-                rows = await connections.fetch(_BLOCKERS, connection.get_server_pid())
-                blockers.update(rows)
-
-    watching = asyncio.create_task(watch(), name="esclusa-blockers")
-    try:
-        yield blockers
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+async def blockers(connections: ConnectionPools, pid: int) -> dict[int, str]:
+    """Return for which sessions a session waits: by pid, who they are."""
+    return dict(await connections.fetch(_BLOCKERS, pid))

@@ -9,13 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from esclusa.model.errors import BadRecord
+from esclusa.model.migration import MigrationStep
 from esclusa.model.texts import text
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
 from esclusa.stores.postgres.codec import TEXT_TYPES, Table, literal
 from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.queries import occurring_states
 from esclusa.stores.postgres.statements import ROW_LOCK, STAMP_ONCE, in_states, notify_call
-from esclusa.stores.postgres.steps import MigrationStep, shown
+from esclusa.stores.postgres.steps import shown
 
 _HAS_COLUMN = """SELECT EXISTS (
     SELECT 1 FROM pg_attribute
@@ -49,7 +50,9 @@ async def default_steps(connection: Any, table: Table) -> list[MigrationStep]:
     change = f"ALTER COLUMN {table.status.ident} SET DEFAULT {literal(life.initial)}"
     return [
         MigrationStep(
-            f"set the default of {column} to {life.initial}", f"ALTER TABLE {table.ident} {change}"
+            f"set the default of {column} to {life.initial}",
+            f"ALTER TABLE {table.ident} {change}",
+            table.name,
         )
     ]
 

@@ -1,61 +1,43 @@
-"""The schema: what the declared kinds need of the database, and the statements that add it.
+"""The schema: what the declared kinds need of the database, and the steps that add it.
 
-Everything is additive: nothing is dropped or changed. ``migrate`` runs in one transaction under one
-lock, so that it happens whole and once, also if several processes migrate at the same time.
+Nothing of another program is dropped or changed. How the steps are run is in ``migrate``.
 """
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from asyncpg import exceptions as pg
 
-from esclusa.model.columns import EXTRAS, TRACKING
-from esclusa.model.errors import SchemaError, SchemaRefused, StoreConflict
-from esclusa.model.query import Order
+from esclusa.model.columns import TRACKING
+from esclusa.model.errors import SchemaError, SchemaRefused
+from esclusa.model.migration import MigrationStep
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
-from esclusa.model.texts import text
+from esclusa.stores.postgres import checks
 from esclusa.stores.postgres.carry_over import EarlierTables, as_moved
-from esclusa.stores.postgres.client import ConnectionPools, mapped_errors
-from esclusa.stores.postgres.codec import (
-    CHAR_TYPE,
-    NUMBER_TYPES,
-    PARAMETER_TYPES,
-    TEXT_TYPES,
-    TIME_WITHOUT_ZONE,
-    Table,
-    TableColumn,
-    literal,
-)
+from esclusa.stores.postgres.codec import Table, TableColumn, literal
+from esclusa.stores.postgres.indexes import Index, IndexPlan, wanted_indexes
 from esclusa.stores.postgres.introspection import (
     ExistingTable,
     business_schemas,
     introspect,
     made_elsewhere,
 )
-from esclusa.stores.postgres.limits import MIGRATION_LIMITS
-from esclusa.stores.postgres.locks import session_blockers
 from esclusa.stores.postgres.names import Installation, quote
 from esclusa.stores.postgres.renames import default_steps
-from esclusa.stores.postgres.statements import constant_condition, direction, in_states
-from esclusa.stores.postgres.steps import MigrationStep, create_table, shown
+from esclusa.stores.postgres.statements import constant_condition
+from esclusa.stores.postgres.steps import create_table, shown
 from esclusa.stores.postgres.system_tables import plan_system
 
-_TRACKING_TYPES: dict[str, frozenset[str]] = {
-    "text": TEXT_TYPES | {CHAR_TYPE},
-    "int": NUMBER_TYPES,
-    "time": frozenset({PARAMETER_TYPES["time"], TIME_WITHOUT_ZONE}),
-    "json": frozenset({"json", "jsonb"}) | TEXT_TYPES,
-}
-_NULLABLE = ("last_error", "leased_by", *EXTRAS)
-_TABLE_RELKINDS = ("r", "p")
-_OTHER_RELKINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+# The comment on a status column as long as rows are being adopted.
+_ADOPTING = "Esclusa is adopting the rows of this table"
+# How many rows a transaction of an adoption looks at.
+_ADOPT_BATCH = 5000
 _TRACKING_DEFAULTS = {
     "status": " NOT NULL DEFAULT {initial}",
     "attempts": " NOT NULL DEFAULT 0",
@@ -64,88 +46,64 @@ _TRACKING_DEFAULTS = {
     "created_at": " NOT NULL DEFAULT now()",
     "updated_at": " NOT NULL DEFAULT now()",
 }
+# Whether the indexes of a table's partitions are valid.
+_PARTITION_INDEXES = """SELECT s.nspname, c.relname, i.indisvalid
+FROM pg_partition_tree(to_regclass($1)) t JOIN pg_index i ON i.indrelid = t.relid
+JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace s ON s.oid = c.relnamespace"""
 
 
 @dataclass(frozen=True)
 class SchemaPlan:
-    """What is missing, and the tables as they will be."""
+    """What is missing, and the tables as they will be.
+
+    ``obsolete``: the steps that drop Esclusa's own indexes that nothing needs any more.
+    ``notes``: what an operator should know of the tables.
+    """
 
     steps: list[MigrationStep]
     tables: dict[str, Table]
+    obsolete: list[MigrationStep] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
-    def summaries(self) -> list[str]:
-        return [step.summary for step in self.steps if step.summary]
+    def is_behind(self) -> bool:
+        return any(step.summary for step in self.steps)
 
 
-async def migrate(
-    connections: ConnectionPools,
-    kinds: Sequence[Kind],
-    stages: Sequence[Stage],
-    tables: dict[str, Table],
-) -> list[str]:
-    """Run what is missing in one transaction; put the tables as they are then into ``tables``."""
-    connection = await connections.dedicated()
-    try:
-        with mapped_errors(connections.url):
-            async with connection.transaction():
-                await connection.execute("SET LOCAL lock_timeout = 0")  # another migration may last
-                await connection.execute(
-                    "SELECT pg_advisory_xact_lock($1)", connections.installation.migration_lock
-                )
-                await connection.execute(MIGRATION_LIMITS.set_local)
-                missing = await plan(connection, connections.installation, kinds, stages)
-                async with session_blockers(connections, connection) as blockers:
-                    for step in missing.steps:
-                        await _run(connection, step, blockers)
-                tables |= (await plan(connection, connections.installation, kinds, stages)).tables
-        return missing.summaries
-    finally:
-        await connection.close()
-
-
-async def _run(connection: Any, step: MigrationStep, blockers: dict[int, str]) -> None:
-    blockers.clear()
-    try:
-        await connection.execute(step.sql)
-    except pg.LockNotAvailableError as error:
-        holders = "; ".join(blockers.values()) or "another session"
-        raise StoreConflict(text("migration_locked", step=step.summary, holder=holders)) from error
-    except (pg.InsufficientPrivilegeError, pg.InvalidSchemaNameError) as error:
-        raise SchemaRefused(f"cannot {step.summary}", [f"{error}; {step.help}"]) from error
-    except (
-        pg.SyntaxOrAccessError,
-        pg.IntegrityConstraintViolationError,
-        pg.DataError,
-        pg.FeatureNotSupportedError,
-    ) as error:
-        raise SchemaError(f"cannot {step.summary}", [str(error)]) from error
+def is_foreign(table: ExistingTable | None) -> bool:
+    """Whether another program made this table."""
+    return table is not None and table.made_by is None
 
 
 async def plan(
-    connection: Any, installation: Installation, kinds: Sequence[Kind], stages: Sequence[Stage]
+    connection: Any,
+    installation: Installation,
+    kinds: Sequence[Kind],
+    stages: Sequence[Stage],
+    *,
+    rows: bool = True,
 ) -> SchemaPlan:
-    """Return what is missing; SchemaError names every fault that adding cannot repair."""
+    """Return what is missing; SchemaError names every fault that adding cannot repair.
+
+    Without ``rows`` the existing rows are not searched for duplicates.
+    """
     own = [kind.table for kind in kinds if kind.system]
     has_archive = any(kind.archive for kind in kinds)
     system = await plan_system(connection, installation, own, archives=has_archive)
-    steps = system.steps
+    found = SchemaPlan(system.steps, {})
     schemas = await business_schemas(connection, installation, kinds)
     idents = {kind: installation.table(kind, schemas.get(kind)) for kind in kinds}
     archives = [installation.archive(kind.table) for kind in kinds if kind.archive]
-    found = await _existing(connection, installation, [*idents.values(), *archives], system.earlier)
+    names = [*idents.values(), *archives]
+    tables = await _existing(connection, installation, names, system.earlier)
     version = connection.get_server_version().major
-    nulls = "" if version < 15 else " NULLS NOT DISTINCT"
-    faults: list[str] = []
     refused: list[str] = []
-    tables: dict[str, Table] = {}
+    faults: list[str] = []
     for kind in kinds:
-        existing = found.get(idents[kind])
-        archived = found.get(installation.archive(kind.table)) if kind.archive else None
-        refused += _refusals(installation, kind, idents[kind], existing, archived)
-        faults += _faults(kind, existing)
+        existing = tables.get(idents[kind])
+        archived = tables.get(installation.archive(kind.table)) if kind.archive else None
         makes_ids = kind.database_id and (existing is None or kind.id_column in existing.defaults)
-        table = tables[kind.table] = Table(
+        table = found.tables[kind.table] = Table(
             kind,
             [s for s in stages if s.kind == kind],
             None if existing is None else existing.columns,
@@ -153,12 +111,27 @@ async def plan(
             makes_ids,
             installation=installation,
             schema=schemas.get(kind),
+            fills=None if existing is None else existing.fills,
         )
-        steps += _table_steps(table, existing)
-        steps += await default_steps(connection, table)
-        steps += _index_steps(table, existing or ExistingTable(), nulls)
-        steps += _archive_steps(table, existing, archived)
-    missing = [k.table for k in kinds if not k.system and idents[k] not in found]
+        refusals = _refusals(installation, kind, idents[kind], existing, archived)
+        refused += refusals
+        if refusals:
+            continue
+        wanted = wanted_indexes(table, existing or ExistingTable(), version)
+        if existing is not None:
+            findings = await checks.check(connection, table, existing)
+            found.notes.extend(findings.notes)
+            faults += findings.faults
+            if findings.faults:
+                continue
+            for index in _missing_unique(table, existing, wanted) if rows else ():
+                faults += await checks.duplicates(connection, table, index, version < 15)
+        indexes = await _index_plan(connection, table, existing, wanted)
+        found.steps.extend(_table_steps(table, existing, indexes, wanted))
+        found.steps.extend(await default_steps(connection, table))
+        found.steps.extend(_archive_steps(table, existing, archived))
+        found.obsolete.extend(indexes.obsolete(wanted))
+    missing = [k.table for k in kinds if not k.system and idents[k] not in tables]
     refused += [
         f"table {name} belongs to this installation, and the search path does not have it;"
         " a second installation needs its own ESCLUSA_POSTGRES_SCHEMA"
@@ -168,7 +141,39 @@ async def plan(
         raise SchemaRefused("these tables cannot be used", refused)
     if faults:
         raise SchemaError("the tables do not fit the declared records", faults)
-    return SchemaPlan(steps, tables)
+    return found
+
+
+def _missing_unique(table: Table, existing: ExistingTable, wanted: Sequence[Index]) -> list[Index]:
+    return [
+        index
+        for index in wanted
+        if index.columns
+        and set(index.columns) <= set(existing.columns)
+        and index.name(table) not in existing.indexes
+    ]
+
+
+async def _index_plan(
+    connection: Any, table: Table, existing: ExistingTable | None, wanted: Sequence[Index]
+) -> IndexPlan:
+    """Return how the indexes are built; the database is asked only if one is missing."""
+    found = existing or ExistingTable()
+    is_missing = any(index.name(table) not in found.indexes for index in wanted)
+    has_rows, partition_indexes = False, dict[tuple[str, str], bool]()
+    if existing is not None and is_missing:
+        has_rows = await _has_rows(connection, table)
+        if existing.relkind == "p":
+            rows = await connection.fetch(_PARTITION_INDEXES, table.ident)
+            partition_indexes = {(schema, name): valid for schema, name, valid in rows}
+    return IndexPlan(table, found, is_foreign(existing), has_rows, partition_indexes)
+
+
+async def _has_rows(connection: Any, table: Table) -> bool:
+    try:
+        return bool(await connection.fetchval(f"SELECT EXISTS (SELECT 1 FROM {table.ident})"))
+    except pg.InsufficientPrivilegeError:
+        return True
 
 
 async def _existing(
@@ -212,61 +217,6 @@ def _refusals(
     return [f"{fault}; {help}" for fault in faults if fault]
 
 
-def _faults(kind: Kind, existing: ExistingTable | None) -> list[str]:
-    """Return why an existing table cannot be used, whatever is added to it."""
-    if existing is None:
-        return []
-    if existing.relkind not in _TABLE_RELKINDS:
-        relation = _OTHER_RELKINDS.get(existing.relkind, "not a table")
-        return [f"{kind.table} is {relation}; only a table can have the needed columns and indexes"]
-    needed = {kind.id_column: "id"}
-    if kind.attached:
-        needed |= {f.column: f"field {f.name}" for f in kind.fields}
-    faults = [
-        f"table {kind.table} has no column {column} (for {what}); it has"
-        f" {', '.join(existing.columns)}"
-        for column, what in needed.items()
-        # a field that reads an extra is added with the tracking
-        if column not in existing.columns and column not in kind.extras.values()
-    ]
-    for name, column in kind.track.items():
-        if column not in existing.columns:
-            continue
-        type, actual = (TRACKING | EXTRAS)[name], existing.columns[column]
-        where = f"column {kind.table}.{column} (for {name})"
-        is_enum = name == "status" and column in existing.enums
-        if actual not in _TRACKING_TYPES[type] and not is_enum:
-            faults.append(f"{where} is of type {actual}; it must hold {PARAMETER_TYPES[type]}")
-        else:
-            faults += [f"{where} {why}" for why in _column_faults(kind, existing, name, column)]
-    return faults
-
-
-def _column_faults(kind: Kind, existing: ExistingTable, name: str, column: str) -> list[str]:
-    """Return what a tracking column of the right type cannot hold, and how to change it."""
-    alter, faults = f"ALTER TABLE {quote(kind.table)} ALTER COLUMN {quote(column)}", []
-    if name in _NULLABLE and column in existing.not_null:
-        faults.append(f"is NOT NULL and must be empty at times; run: {alter} DROP NOT NULL")
-    length = existing.lengths.get(column)
-    if name == "last_error" and length is not None:
-        faults.append(f"holds {length} letters, too few for an error; run: {alter} TYPE text")
-    if name == "status":
-        states = kind.lifecycle.states
-        longest = max(states, key=len)
-        if length is not None and length < len(longest):
-            faults.append(
-                f"holds {length} letters, too few for the state {longest}; run: {alter} TYPE text"
-            )
-        values = existing.enums.get(column, states)
-        add_value = f"ALTER TYPE {existing.columns[column]} ADD VALUE"
-        faults += [
-            f"cannot be {state}; run: {add_value} {literal(state)}"
-            for state in states
-            if state not in values
-        ]
-    return faults
-
-
 def _define(column: TableColumn, kind: Kind) -> str:
     """Return a column's definition. Text compares by code point, as on every store."""
     text = f"{column.ident} {column.sql_type}"
@@ -288,71 +238,96 @@ def _define(column: TableColumn, kind: Kind) -> str:
     return text
 
 
-def _table_steps(table: Table, existing: ExistingTable | None) -> list[MigrationStep]:
-    wanted: dict[str, TableColumn] = {}
+def _table_steps(
+    table: Table, existing: ExistingTable | None, indexes: IndexPlan, wanted: Sequence[Index]
+) -> list[MigrationStep]:
+    """Return the steps for a table and its indexes, in an order that may end after any of them."""
+    columns: dict[str, TableColumn] = {}
     for column in (*table.columns.values(), *table.extras.values()):
-        wanted.setdefault(column.column, column)  # an extra may share the column of a field
+        columns.setdefault(column.column, column)  # an extra may share the column of a field
     if existing is None:
-        body = ",\n    ".join(_define(column, table.kind) for column in wanted.values())
-        return [create_table(table.installation, table.ident, f"\n    {body}\n")]
-    steps = [
-        MigrationStep(
-            f"add column {table.name}.{column.column}",
-            f"ALTER TABLE {table.ident} ADD COLUMN {_define(column, table.kind)}",
-        )
-        for column in wanted.values()
-        if column.column not in existing.columns
+        body = ",\n    ".join(_define(column, table.kind) for column in columns.values())
+        create = create_table(table.installation, table.ident, f"\n    {body}\n", table.name)
+        return [create, *indexes.steps(wanted)]
+    adoption = _adopt_steps(table, existing, indexes.foreign)
+    # an adoption reads the rows in the order of their ids
+    first = [index for index in wanted if index.purpose == "id"] if adoption else []
+    return [
+        *_add_columns(table, existing, list(columns.values()), indexes.foreign),
+        *indexes.steps(first),
+        *adoption,
+        *indexes.steps([index for index in wanted if index not in first]),
     ]
-    return steps if table.status.column in existing.columns else steps + _adopt_steps(table)
 
 
-def _adopt_steps(table: Table) -> list[MigrationStep]:
-    """Return the updates of rows older than the tracking, for which no work is left."""
-    status, attempts = table.status.ident, table.columns["attempts"]
-    steps = []
-    for state, where in table.kind.adopt:
-        tests = [constant_condition(table, name, cond, "") for name, cond in where]
-        tests.append(f"{status} IS NULL")
-        sets = f"{status} = {literal(state)}, {attempts.ident} = {attempts.expr('')}"
-        sql = f"UPDATE {table.ident} SET {sets} WHERE {' AND '.join(tests)}"
-        steps.append(MigrationStep(f"adopt rows of {table.name} as {state}", sql))
+def _add_columns(
+    table: Table, existing: ExistingTable, columns: Sequence[TableColumn], foreign: bool
+) -> list[MigrationStep]:
+    """Return one statement for all missing columns, so that the table is locked once.
+
+    No column has a volatile default, so that no row is rewritten.
+    """
+    missing = [column for column in columns if column.column not in existing.columns]
+    if not missing:
+        return []
+    added = ",\n    ".join(f"ADD COLUMN {_define(column, table.kind)}" for column in missing)
+    names = ", ".join(f"{table.name}.{column.column}" for column in missing)
+    summary = f"add column{'s' if len(missing) > 1 else ''} {names}"
+    sql = f"ALTER TABLE {table.ident}\n    {added}"
+    steps = [MigrationStep(summary, sql, table.name, foreign)]
+    if table.kind.adopt and table.status in missing:
+        comment = f"COMMENT ON COLUMN {table.ident}.{table.status.ident} IS {literal(_ADOPTING)}"
+        steps.append(MigrationStep("", comment, table.name, foreign))
     return steps
 
 
-def _index_steps(table: Table, existing: ExistingTable, nulls: str) -> list[MigrationStep]:
-    kind = table.kind
-    steps: dict[str, MigrationStep] = {}
+def _adopt_steps(table: Table, existing: ExistingTable, foreign: bool) -> list[MigrationStep]:
+    """Return the updates of rows older than the tracking, for which no work is left.
 
-    def index(purpose: str, columns: str, where: str = "", unique: str = "") -> None:
-        definition = f"({columns}){nulls if unique else ''}{f' WHERE {where}' if where else ''}"
-        checksum = hashlib.sha256(definition.encode()).hexdigest()[:8]
-        name = f"{table.installation.name(table.name)[:36]}_{purpose[:12]}_{checksum}"
-        if name not in existing.indexes:
-            sql = f"CREATE {unique}INDEX {quote(name)} ON {table.ident} {definition}"
-            steps.setdefault(sql, MigrationStep(f"create index {name}", sql))
-
-    if existing.columns and frozenset({table.id.column}) not in existing.unique:
-        index("id", table.id.ident, unique="UNIQUE ")
-    if kind.key and (kind.attached or kind.database_id):
-        columns = [table.columns[name].column for name in kind.key]
-        if frozenset(columns) not in existing.unique:
-            index("key", ", ".join(map(quote, columns)), unique="UNIQUE ")
-    index("state", _index_terms(table, [Order("status"), Order("updated_at")]))
-    for stage in table.stages:
-        tests = [constant_condition(table, name, cond, "") for name, cond in stage.where]
-        where = " AND ".join([in_states(table, stage.states, ""), *tests])
-        index("claim", _index_terms(table, [Order("due_at"), Order("id")]), where)
-        if stage.order:
-            index("order", _index_terms(table, [*stage.order, Order("id")]), where)
-    for names in kind.indexes:
-        index("by", _index_terms(table, [Order(n.lstrip("-"), n.startswith("-")) for n in names]))
-    return list(steps.values())
+    The column's comment says that they are not finished, so that the next migration continues.
+    """
+    is_new = table.status.column not in existing.columns
+    is_unfinished = existing.comments.get(table.status.column) == _ADOPTING
+    if not table.kind.adopt or not (is_new or is_unfinished):
+        return []
+    steps = [
+        MigrationStep(
+            f"adopt rows of {table.name} as {state}",
+            _adopt_statement(table, state, where),
+            table.name,
+            foreign,
+            outside=True,
+        )
+        for state, where in table.kind.adopt
+    ]
+    done = f"COMMENT ON COLUMN {table.ident}.{table.status.ident} IS NULL"
+    return [*steps, MigrationStep("", done, table.name, foreign)]
 
 
-def _index_terms(table: Table, order: Sequence[Order]) -> str:
-    columns = [table.columns[o.field] for o in order]
-    exprs = [c.expr("") if c.default is None else f"({c.expr('')})" for c in columns]
-    return ", ".join(e + direction(table, o) for e, o in zip(exprs, order, strict=True))
+def _adopt_statement(table: Table, state: str, where: Sequence[Any]) -> str:
+    """Return a block that updates the rows in transactions of bounded size, by their ids."""
+    id, status, attempts = table.id.ident, table.status.ident, table.columns["attempts"]
+    tests = [constant_condition(table, name, cond, "") for name, cond in where]
+    return f"""DO $esclusa$
+DECLARE
+    esclusa_first {table.ident}.{id}%TYPE;
+    esclusa_last {table.ident}.{id}%TYPE;
+BEGIN
+    esclusa_first := (SELECT {id} FROM {table.ident} WHERE {id} IS NOT NULL ORDER BY {id} LIMIT 1);
+    WHILE esclusa_first IS NOT NULL LOOP
+        esclusa_last := COALESCE(
+            (SELECT {id} FROM {table.ident} WHERE {id} >= esclusa_first
+                ORDER BY {id} OFFSET {_ADOPT_BATCH - 1} LIMIT 1),
+            (SELECT {id} FROM {table.ident} WHERE {id} >= esclusa_first
+                ORDER BY {id} DESC LIMIT 1));
+        UPDATE {table.ident} SET {status} = {literal(state)}, {attempts.ident} = {attempts.expr("")}
+            WHERE {id} >= esclusa_first AND {id} <= esclusa_last
+                AND {" AND ".join(tests)} AND {status} IS NULL;
+        COMMIT;
+        esclusa_first := (SELECT {id} FROM {table.ident} WHERE {id} > esclusa_last
+            ORDER BY {id} LIMIT 1);
+    END LOOP;
+END $esclusa$"""
 
 
 def _archive_steps(
@@ -360,10 +335,15 @@ def _archive_steps(
 ) -> list[MigrationStep]:
     if not table.kind.archive:
         return []
-    name = f"{table.name[:36]}_export"
+    where, foreign = shown(table.archive), is_foreign(archived)
+    name, schema = f"{table.name[:36]}_export", table.installation.archive_schema
+    beside_writers = "" if archived is None else " CONCURRENTLY"
     index = MigrationStep(
-        f"create index {table.installation.archive_schema}.{name}",
-        f"CREATE INDEX {quote(name)} ON {table.archive} (export_id, archived_at)",
+        f"create index {schema}.{name}",
+        f"CREATE INDEX{beside_writers} {quote(name)} ON {table.archive} (export_id, archived_at)",
+        where,
+        foreign,
+        outside=bool(beside_writers),
     )
     if archived is None:
         own = [
@@ -373,17 +353,23 @@ def _archive_steps(
         ]
         like, key = f"LIKE {table.ident} INCLUDING DEFAULTS", f"PRIMARY KEY ({table.id.ident})"
         body = ", ".join([like, *own, key])
-        return [create_table(table.installation, table.archive, body), index]
+        return [create_table(table.installation, table.archive, body, where), index]
     columns = dict(existing.columns if existing is not None else {})
     declared = (table.columns, table.extras, table.archive_columns)
     for column in (column for group in declared for column in group.values()):
         columns.setdefault(column.column, column.sql_type)
     steps = [
         MigrationStep(
-            f"add column {shown(table.archive)}.{column}",
+            f"add column {where}.{column}",
             f"ALTER TABLE {table.archive} ADD COLUMN {quote(column)} {type}",
+            where,
+            foreign,
         )
         for column, type in columns.items()
         if column not in archived.columns
     ]
+    if name in archived.invalid_indexes:
+        drop = f"DROP INDEX CONCURRENTLY {quote(schema)}.{quote(name)}"
+        summary = f"drop index {schema}.{name}, whose building ended early"
+        steps.append(MigrationStep(summary, drop, where, foreign, outside=True))
     return steps if name in archived.indexes else [*steps, index]

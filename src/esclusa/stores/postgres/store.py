@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.errors import SchemaBehind, SchemaError
+from esclusa.model.migration import MigrationStep, Progress, summaries
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -37,6 +38,7 @@ from esclusa.stores.postgres import (
     inserts,
     leases,
     maintenance,
+    migrate,
     queries,
     renames,
     schema,
@@ -137,27 +139,43 @@ class PostgresStore:
             self._stages[stage.kind.table][stage.name] = stage
         return [stage for by_name in self._stages.values() for stage in by_name.values()]
 
-    async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        return await schema.migrate(
-            self._connections, kinds, self._all_stages(stages), self._tables
+    async def migrate(
+        self,
+        kinds: Sequence[Kind],
+        stages: Sequence[Stage],
+        *,
+        foreign: bool = False,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        return await migrate.migrate(
+            self._connections,
+            kinds,
+            self._all_stages(stages),
+            self._tables,
+            foreign=foreign,
+            progress=progress or (lambda line: None),
         )
 
-    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        try:
-            async with self._connections.connection() as connection:
-                plan = await schema.plan(connection, self._installation, kinds, stages)
-        except SchemaError as error:  # no statement repairs it: the faults are comments instead
-            return [f"-- {fault}" for fault in error.faults]
-        return [step.sql for step in plan.steps]
+    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
+        plan = await self._plan(kinds, stages)
+        return plan.steps if plan.is_behind else plan.obsolete
+
+    async def notes(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+        return (await self._plan(kinds, stages)).notes
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
-        async with self._connections.connection() as connection:
-            plan = await schema.plan(
-                connection, self._installation, kinds, self._all_stages(stages)
-            )
+        plan = await self._plan(kinds, self._all_stages(stages), rows=False)
         self._tables |= plan.tables  # also if it is behind: `states` reads what there is
-        if plan.steps:
-            raise SchemaBehind("the schema is not up to date; run: esclusa migrate", plan.summaries)
+        if plan.is_behind:
+            raise SchemaBehind(
+                "the schema is not up to date; run: esclusa migrate", summaries(plan.steps)
+            )
+
+    async def _plan(
+        self, kinds: Sequence[Kind], stages: Sequence[Stage], rows: bool = True
+    ) -> schema.SchemaPlan:
+        async with self._connections.connection("reads") as connection:
+            return await schema.plan(connection, self._installation, kinds, stages, rows=rows)
 
     async def now(self) -> datetime:
         rows = await self._connections.fetch("SELECT now() + $1::interval", self._offset)

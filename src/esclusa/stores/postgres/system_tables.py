@@ -12,10 +12,11 @@ from importlib import resources
 from typing import Any
 
 from esclusa.model.errors import MigrationError, SchemaRefused
+from esclusa.model.migration import MigrationStep
 from esclusa.stores.postgres.carry_over import EarlierTables, earlier_tables
 from esclusa.stores.postgres.codec import literal
 from esclusa.stores.postgres.names import Installation, maker, quote
-from esclusa.stores.postgres.steps import MigrationStep, create_table
+from esclusa.stores.postgres.steps import create_table
 
 _EXISTING = """
 SELECT c.relname, obj_description(c.oid, 'pg_class')
@@ -66,7 +67,7 @@ async def schema_step(connection: Any, schema: str) -> list[MigrationStep]:
         MigrationStep(
             f"create schema {schema}",
             f"CREATE SCHEMA {quote(schema)};\nREVOKE ALL ON SCHEMA {quote(schema)} FROM {grantees}",
-            f"let a DBA run: CREATE SCHEMA {name} AUTHORIZATION {role};",
+            help=f"let a DBA run: CREATE SCHEMA {name} AUTHORIZATION {role};",
         )
     ]
 

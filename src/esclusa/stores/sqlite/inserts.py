@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from esclusa.model.errors import BadRecord
@@ -29,6 +29,10 @@ SELECT dflt_value IS NOT NULL OR (
     upper(type) = 'INTEGER' AND pk = 1
     AND (SELECT COUNT(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1
 ) FROM pragma_table_info(?1) WHERE lower(name) = lower(?2)"""
+
+# The defaults of the columns that cannot be null.
+_FILLS = """SELECT lower(name), dflt_value FROM pragma_table_info(?)
+WHERE "notnull" AND dflt_value IS NOT NULL"""
 
 
 def insert(transaction: Transaction, drafts: Sequence[Record]) -> list[Inserted | Duplicate]:
@@ -116,16 +120,11 @@ def _row(transaction: Transaction, compiled: CompiledKind, draft: Record) -> lis
     return row
 
 
-def _key_is_indexed(kind: Kind) -> bool:
-    """Whether an index keeps the key unique; otherwise the id, made of the key, does."""
-    return bool(kind.key) and (kind.attached or kind.database_id)
-
-
 def _identities(compiled: CompiledKind, row: list[Any]) -> list[Any]:
     """Return what makes a row the same record as another: its id, its key."""
     kind, at = compiled.kind, compiled.decoder.position
     identities: list[Any] = [] if row[0] is None else [row[0]]
-    if _key_is_indexed(kind):
+    if kind.unique_key:
         identities.append(tuple(row[at[name]] for name in kind.key))
     return identities
 
@@ -140,7 +139,7 @@ def _existing(
     if ids:
         states = fetch_json(connection, compiled.select_states, (text_array(ids),))
         existing |= {row[1]: row[1] for row in states}
-    if _key_is_indexed(kind):
+    if kind.unique_key:
         keys = [[i, *(row[at[name]] for name in kind.key)] for i, row in enumerate(rows)]
         names = ", ".join(f"k{i}" for i in range(len(kind.key)))
         same = " AND ".join(
@@ -161,14 +160,15 @@ def _existing(
 def _write(transaction: Transaction, kind: Kind, rows: Sequence[list[Any]]) -> list[str]:
     """Insert new rows and return their ids."""
     connection = transaction.connection
+    fills = dict(connection.execute(_FILLS, (kind.table,))) if kind.attached else {}
     if not kind.database_id:
         for count, values in batches(rows):
-            connection.execute(_insert_statement(kind, count), values)
+            connection.execute(_insert_statement(kind, count, fills), values)
         return [row[0] for row in rows]
     ids: list[str] = []
     if not kind.attached and all(row[0] is None for row in rows):
         for count, values in batches([row[1:] for row in rows]):
-            connection.execute(_insert_statement(kind, count, with_id=False), values)
+            connection.execute(_insert_statement(kind, count, fills, with_id=False), values)
             # no other writer is active, so the rows of one statement have consecutive ids
             first = connection.last_insert_rowid() - count + 1
             ids += [str(first + i) for i in range(count)]
@@ -180,7 +180,7 @@ def _write(transaction: Transaction, kind: Kind, rows: Sequence[list[Any]]) -> l
         if row[0] is None and not table_makes_ids:
             row[0] = transaction.new_id()
         with_id = row[0] is not None
-        statement = _insert_statement(kind, 1, with_id=with_id)
+        statement = _insert_statement(kind, 1, fills, with_id=with_id)
         returned = connection.execute(
             f"{statement} RETURNING {json_expr(kind, 'id')}", row if with_id else row[1:]
         )
@@ -188,7 +188,14 @@ def _write(transaction: Transaction, kind: Kind, rows: Sequence[list[Any]]) -> l
     return ids
 
 
-def _insert_statement(kind: Kind, count: int, *, with_id: bool = True) -> str:
-    columns = [quote(column) for column in kind.columns.values()][0 if with_id else 1 :]
+def _insert_statement(
+    kind: Kind, count: int, fills: Mapping[str, str], *, with_id: bool = True
+) -> str:
+    """``fills``: what a row gets in a column that cannot be null, if its value is."""
+    columns = [*kind.columns.values()][0 if with_id else 1 :]
     values = placeholders(len(columns), count)
-    return f"INSERT INTO {table_of(kind)} ({', '.join(columns)}) VALUES {values}"
+    if fills:
+        exprs = [fills.get(column.lower()) for column in columns]
+        row = ", ".join("?" if expr is None else f"ifnull(?, ({expr}))" for expr in exprs)
+        values = ", ".join([f"({row})"] * count)
+    return f"INSERT INTO {table_of(kind)} ({', '.join(map(quote, columns))}) VALUES {values}"

@@ -1,77 +1,129 @@
 """The schema: what each kind needs of its table, besides the system tables.
 
-Everything is additive. A plan is computed from what the file holds, so a second run does nothing.
+Nothing of another program is dropped or changed. A plan is computed from what the file holds, so a
+second run does nothing, and a migration that ended early is continued.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
 from pydantic_core import PydanticUndefined
 
 from esclusa.model.columns import EXTRAS, TRACKING, Field
 from esclusa.model.errors import SchemaError, SchemaRefused
+from esclusa.model.migration import MigrationStep, summaries
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
+from esclusa.model.value import value
+from esclusa.stores.sqlite import checks
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, literal, text_literal
 from esclusa.stores.sqlite.maintenance import table_columns
-from esclusa.stores.sqlite.statements import claim_index, condition, expr, index, quote
-from esclusa.stores.sqlite.system_tables import (
-    SchemaChange,
-    SystemTables,
-    mark,
-    plan_system,
-    refusal,
+from esclusa.stores.sqlite.statements import (
+    claim_index,
+    condition,
+    expr,
+    index,
+    is_own_index,
+    quote,
 )
+from esclusa.stores.sqlite.system_tables import SystemTables, mark, plan_system, refusal
 
 _NULLABLE = ("leased_by", "last_error")
 _UNIQUE_INDEXES = """
-SELECT lower((SELECT group_concat(i.name) FROM pragma_index_info(l.name) i))
+SELECT l.name, lower((SELECT group_concat(i.name, char(0)) FROM pragma_index_info(l.name) i))
 FROM pragma_index_list(?) l WHERE l."unique" AND NOT l.partial"""
+
+
+@value
+class SchemaChanges:
+    """What is missing, in order; own indexes that nothing needs; what one should know."""
+
+    steps: list[MigrationStep]
+    obsolete: list[MigrationStep]
+    notes: list[str]
+
+
+def is_foreign(table: str, existing: Mapping[str, str], system: SystemTables) -> bool:
+    """Whether another program made this table."""
+    return bool(existing) and table.lower() not in system.made
 
 
 def plan(
     connection: apsw.Connection,
     kinds: Sequence[Kind],
     stages: Sequence[Stage],
-    lenient: bool = False,
-) -> list[SchemaChange]:
-    """Return what is missing, in order, without changing anything.
+    *,
+    rows: bool = True,
+) -> SchemaChanges:
+    """Return what is missing, without changing anything.
 
-    Raises MigrationError and SchemaError as ``Store.migrate`` does. ``lenient``: do not raise for a
-    table that does not fit; return what can be added to it.
+    Raises MigrationError and SchemaError as ``Store.migrate`` does. Without ``rows`` the existing
+    rows are not searched for duplicates.
     """
     kinds = list(dict.fromkeys([*kinds, *(stage.kind for stage in stages)]))
     system = plan_system(connection, kinds)
     _refuse_others(connection, kinds, system)
-    changes = list(system.changes)
+    found = SchemaChanges(list(system.changes), [], [])
     faults: list[str] = []
+    known = indexes(connection) - system.dropped
     for kind in kinds:
-        changes += _table_changes(connection, kind, system, faults)
-    if faults and not lenient:
+        own_stages = [stage for stage in stages if stage.kind == kind]
+        source = system.source(kind.table)
+        existing = table_columns(connection, source)
+        foreign = is_foreign(kind.table, existing, system)
+        if existing and source == kind.table:
+            findings = checks.check(connection, kind, own_stages)
+            found.notes.extend(findings.notes)
+            faults += findings.faults
+            if findings.faults:
+                continue
+        if existing:
+            found.steps.extend(_added_columns(kind, existing, foreign))
+        else:
+            found.steps.append(_new_table(kind))
+        if kind.archive:
+            found.steps.extend(_archive_steps(connection, kind, existing))
+        unique = _unique_indexes(connection, kind, existing, source)
+        for name, columns in unique.items() if rows and existing and source == kind.table else ():
+            if name not in known and {c.lower() for c in columns} <= set(existing):
+                faults += checks.duplicates(connection, kind, columns)
+        wanted = {**_create_unique(kind, unique), **dict(_indexes(kind))}
+        wanted |= dict(claim_index(kind, stage.states, stage.where) for stage in own_stages)
+        beside = existing and _has_rows(connection, source)
+        found.steps.extend(
+            MigrationStep(f"create index {name}", sql, kind.table, foreign, bool(beside))
+            for name, sql in wanted.items()
+            if name not in known
+        )
+        found.obsolete.extend(_obsolete(connection, kind, set(wanted), foreign))
+    if faults:
         raise SchemaError("the tables do not fit the declared records", faults)
-    existing = indexes(connection) - system.dropped
-    wanted = {name: sql for kind in kinds for name, sql in _indexes(kind)}
-    wanted |= dict(claim_index(stage.kind, stage.states, stage.where) for stage in stages)
-    return changes + [
-        SchemaChange(f"create index {name}", sql)
-        for name, sql in wanted.items()
-        if name not in existing
-    ]
+    return found
 
 
-def apply(connection: apsw.Connection, changes: Sequence[SchemaChange]) -> list[str]:
-    """Run the changes inside the caller's transaction; return their summaries."""
-    for change in changes:
+def _has_rows(connection: apsw.Connection, table: str) -> bool:
+    return bool(list(connection.execute(f"SELECT 1 FROM {quote(table)} LIMIT 1")))  # noqa: S608
+
+
+def apply(connection: apsw.Connection, steps: Sequence[MigrationStep]) -> list[str]:
+    """Run the first of these steps inside the caller's transaction; return their summaries.
+
+    Those that take long, because a table has rows, each have a transaction of their own: a file has
+    one writer at a time.
+    """
+    quick = [step for step in steps if not step.outside]
+    now = quick or steps[:1]
+    for step in now:
         try:
-            connection.execute(change.statement)
+            connection.execute(step.sql)
         except apsw.ConstraintError as error:
             raise SchemaError(
-                change.summary, [f"the existing rows do not allow it: {error}"]
+                step.summary, [f"the existing rows do not allow it: {error}"]
             ) from None
-    return [change.summary for change in changes]
+    return summaries(now)
 
 
 def indexes(connection: apsw.Connection) -> frozenset[str]:
@@ -99,19 +151,6 @@ def _refuse_others(
         raise SchemaRefused("these tables cannot be used", faults)
 
 
-def _table_changes(
-    connection: apsw.Connection, kind: Kind, system: SystemTables, faults: list[str]
-) -> list[SchemaChange]:
-    """Return what a kind's table lacks; add to ``faults`` what no change can repair."""
-    existing = table_columns(connection, system.source(kind.table))
-    if existing:
-        faults += _faults(connection, kind, existing)
-        changes = _added_columns(connection, kind, existing)
-    else:
-        changes = [_new_table(kind)]
-    return changes + (_archive_changes(connection, kind, existing) if kind.archive else [])
-
-
 def _tracking_columns(kind: Kind) -> list[tuple[str, str, bool]]:
     """Return name, type and whether it may be null, of each tracking column."""
     return [
@@ -127,7 +166,7 @@ def _extra_columns(kind: Kind) -> list[tuple[str, str]]:
     return [(c, COLUMN_TYPES[EXTRAS[n]]) for n, c in kind.extras.items() if c not in fields]
 
 
-def _new_table(kind: Kind) -> SchemaChange:
+def _new_table(kind: Kind) -> MigrationStep:
     id_type = "INTEGER PRIMARY KEY" if kind.database_id else "TEXT PRIMARY KEY NOT NULL"
     columns = [f"{quote(kind.id_column)} {id_type}"]
     columns += [
@@ -140,109 +179,49 @@ def _new_table(kind: Kind) -> SchemaChange:
     return _create_table(kind.table, columns)
 
 
-def _create_table(table: str, columns: Sequence[str]) -> SchemaChange:
+def _create_table(table: str, columns: Sequence[str]) -> MigrationStep:
     body = ",\n    ".join(columns)
-    statement = f"CREATE TABLE {quote(table)} (\n    {body}\n);\n{mark(table)}"
-    return SchemaChange(f"create table {table}", statement)
+    sql = f"CREATE TABLE {quote(table)} (\n    {body}\n);\n{mark(table)}"
+    return MigrationStep(f"create table {table}", sql, table)
 
 
-def _add_column(table: str, column: str, type: str) -> SchemaChange:
-    return SchemaChange(
+def _add_column(table: str, column: str, type: str, foreign: bool = False) -> MigrationStep:
+    return MigrationStep(
         f"add column {table}.{column}",
         f"ALTER TABLE {quote(table)} ADD COLUMN {quote(column)} {type}",
+        table,
+        foreign,
     )
 
 
-def _added_columns(
-    connection: apsw.Connection, kind: Kind, existing: dict[str, str]
-) -> list[SchemaChange]:
+def _added_columns(kind: Kind, existing: dict[str, str], foreign: bool) -> list[MigrationStep]:
     if kind.attached:
         wanted = [(column, type) for column, type, _ in _tracking_columns(kind)]
     else:
         wanted = [(f.column, COLUMN_TYPES[f.type] + _default(kind, f)) for f in kind.fields]
-    changes = [
-        _add_column(kind.table, column, type)
+    steps = [
+        _add_column(kind.table, column, type, foreign)
         for column, type in wanted + _extra_columns(kind)
         if column.lower() not in existing
     ]
-    if kind.id_column.lower() in existing and not _id_is_unique(connection, kind):
-        name = f"{kind.table}_id_unique"
-        sql = f"CREATE UNIQUE INDEX {quote(name)} ON {quote(kind.table)} ({quote(kind.id_column)})"
-        changes.append(SchemaChange(f"create index {name}", sql))
-    if kind.track["status"].lower() not in existing:
-        changes += _adopt(kind)
-    return changes
+    return steps if kind.track["status"].lower() in existing else steps + _adopt(kind, foreign)
 
 
-def _faults(connection: apsw.Connection, kind: Kind, existing: dict[str, str]) -> list[str]:
-    """Return why an existing table cannot be used: a view, a missing column, a column's type."""
-    views = "SELECT 1 FROM sqlite_schema WHERE type = 'view' AND lower(name) = lower(?)"
-    if connection.execute(views, (kind.table,)).fetchall():
-        faults = [f"{kind.table} is a view; only a table can have the needed columns and indexes"]
-    else:
-        faults = _column_faults(connection, kind)
-    if kind.id_column.lower() not in existing:
-        faults.append(f"table {kind.table} has no column {kind.id_column} for the id")
-    if kind.attached:
-        faults += [
-            f"table {kind.table} has no column {f.column} for the field {f.name}"
-            for f in kind.fields
-            if f.column.lower() not in existing
-        ]
-    else:
-        faults += [
-            f"table {kind.table} exists and has no column {column}; if it is another program's"
-            " table, attach to it with track=track(…)"
-            for column, _, _ in _tracking_columns(kind)
-            if column.lower() not in existing
-        ]
-    return faults
+def _adopt(kind: Kind, foreign: bool) -> list[MigrationStep]:
+    """Return the updates of rows older than the tracking, for which no work is left.
 
-
-def _column_faults(connection: apsw.Connection, kind: Kind) -> list[str]:
-    set_to_null = {
-        column.lower(): name
-        for name, column in kind.track.items()
-        if name in _NULLABLE or name in EXTRAS
-    }
-    faults = []
-    columns = 'SELECT name, upper(type), "notnull" FROM pragma_table_info(?)'
-    for name, type, not_null in connection.execute(columns, (kind.table,)):
-        is_id = name.lower() == kind.id_column.lower()
-        if kind.attached and is_id and (type == "" or "BLOB" in type):
-            faults.append(
-                f"column {kind.table}.{name} (for the id) is declared {type or 'without a type'};"
-                " declare it INTEGER or TEXT"
-            )
-        if not_null and name.lower() in set_to_null:
-            faults.append(
-                f"column {kind.table}.{name} (for {set_to_null[name.lower()]}) is NOT NULL and"
-                " must be empty at times; declare it without NOT NULL"
-            )
-    return faults
-
-
-def _id_is_unique(connection: apsw.Connection, kind: Kind) -> bool:
-    """Whether the table keeps ids unique."""
-    id = kind.id_column.lower()
-    key = connection.execute(
-        "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0", (kind.table,)
-    )
-    unique = connection.execute(_UNIQUE_INDEXES, (kind.table,))
-    return key.fetchall() == [(id,)] or (id,) in unique.fetchall()
-
-
-def _adopt(kind: Kind) -> list[SchemaChange]:
-    """Return the updates of rows older than the tracking, for which no work is left."""
+    They run in the transaction that adds the columns, so that none is left out.
+    """
     status, attempts = quote(kind.track["status"]), quote(kind.track["attempts"])
-    changes = []
+    steps = []
     for state, where in kind.adopt:
         tests = [condition(kind, name, cond, None) for name, cond in where]
         tests.append(f"{status} IS NULL")
         sets = f"{status} = {text_literal(state)}, {attempts} = {expr(kind, 'attempts')}"
         sql = f"UPDATE {quote(kind.table)} SET {sets} WHERE {' AND '.join(tests)}"  # noqa: S608 - declared names, quoted
-        changes.append(SchemaChange(f"adopt rows of {kind.table} as {state}", sql))
-    return changes
+        summary = f"adopt rows of {kind.table} as {state}"
+        steps.append(MigrationStep(summary, sql, kind.table, foreign))
+    return steps
 
 
 def _default(kind: Kind, field: Field) -> str:
@@ -252,9 +231,9 @@ def _default(kind: Kind, field: Field) -> str:
     return "" if none else f" DEFAULT {literal(field.type, default)}"
 
 
-def _archive_changes(
+def _archive_steps(
     connection: apsw.Connection, kind: Kind, existing: dict[str, str]
-) -> list[SchemaChange]:
+) -> list[MigrationStep]:
     """Return what the archive lacks: it has every column of the table, declared or not."""
     archive = f"archive_{kind.table}"
     types = dict(connection.execute("SELECT name, type FROM pragma_table_xinfo(?)", (kind.table,)))
@@ -295,11 +274,71 @@ def _indexes(kind: Kind) -> list[tuple[str, str]]:
             for name, field in zip(names, fields, strict=True)
         ]
         found.append(index(kind, "_".join(names), columns))
-    if kind.key and (kind.attached or kind.database_id):
-        columns = [quote(kind.columns[name]) for name in kind.key]
-        found.append(index(kind, "key", columns, unique="UNIQUE "))
     if kind.archive:
         archive = f"archive_{kind.table}"
         found.append(index(kind, "archived_at", ["archived_at"], table=archive))
         found.append(index(kind, "export", ["export_id", quote(kind.id_column)], table=archive))
     return found
+
+
+def _unique_indexes(
+    connection: apsw.Connection, kind: Kind, existing: Mapping[str, str], source: str
+) -> dict[str, list[str]]:
+    """Return the unique indexes that the table needs: name and columns.
+
+    A unique index of another program on the same columns serves as well.
+    """
+    wanted: dict[str, list[str]] = {}
+    if existing:
+        wanted[f"{kind.table}_id_unique"] = [kind.id_column]
+    if kind.unique_key:
+        columns = [kind.columns[name] for name in kind.key]
+        wanted[index(kind, "key", [quote(c) for c in columns], unique="UNIQUE ")[0]] = columns
+    others = _unique_columns(connection, source, set(wanted)) if existing else []
+    return {
+        name: columns
+        for name, columns in wanted.items()
+        if frozenset(c.lower() for c in columns) not in others
+    }
+
+
+def _create_unique(kind: Kind, wanted: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {
+        name: f"CREATE UNIQUE INDEX {quote(name)} ON {quote(kind.table)}"
+        f" ({', '.join(map(quote, columns))})"
+        for name, columns in wanted.items()
+    }
+
+
+def _unique_columns(connection: apsw.Connection, table: str, but: set[str]) -> list[frozenset[str]]:
+    """Return the columns of each unique key that covers the whole table, without those named."""
+    key = connection.execute("SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0", (table,))
+    keys = [frozenset(name for (name,) in key)]
+    for name, columns in connection.execute(_UNIQUE_INDEXES, (table,)):
+        if name not in but:
+            keys.append(frozenset(columns.split("\0")))
+    return keys
+
+
+def _obsolete(
+    connection: apsw.Connection, kind: Kind, wanted: set[str], foreign: bool
+) -> list[MigrationStep]:
+    """Return the steps that drop Esclusa's own indexes that are not wanted any more.
+
+    Their names end in the checksum of their own definition.
+    """
+    found = connection.execute(
+        "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?", (kind.table,)
+    )
+    return [
+        MigrationStep(
+            f"drop index {name}, which nothing needs any more",
+            f"DROP INDEX {quote(name)}",
+            kind.table,
+            foreign,
+            outside=True,
+            optional=True,
+        )
+        for name, sql in found
+        if name not in wanted and is_own_index(name, sql)
+    ]

@@ -11,6 +11,7 @@ milliseconds to give it back.
 from __future__ import annotations
 
 import hashlib
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -333,6 +334,17 @@ def index(
     checksum = hashlib.sha256((unique + definition).encode()).hexdigest()[:8]
     name = f"esclusa_{table}_{purpose}_{checksum}"
     return name, f"CREATE {unique}INDEX IF NOT EXISTS {quote(name)} ON {definition}"
+
+
+def is_own_index(name: str, statement: str | None) -> bool:
+    """Whether Esclusa made an index: its name has the hash of its definition."""
+    found = re.fullmatch(
+        r'CREATE (UNIQUE )?INDEX "(?:[^"]|"")+" ON (.+)', statement or "", re.DOTALL
+    )
+    if found is None or not name.startswith("esclusa_"):
+        return False
+    checksum = hashlib.sha256(((found[1] or "") + found[2]).encode()).hexdigest()[:8]
+    return name.endswith(f"_{checksum}")
 
 
 def claim_candidates(

@@ -15,6 +15,7 @@ import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.errors import SchemaBehind
+from esclusa.model.migration import MigrationStep, Progress, refuse_foreign, summaries
 from esclusa.model.query import Page, Query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
@@ -145,21 +146,44 @@ class SqliteStore:
 
     # schema
 
-    async def migrate(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        done = await self._writer.write(lambda c: schema.apply(c, schema.plan(c, kinds, stages)))
+    async def migrate(
+        self,
+        kinds: Sequence[Kind],
+        stages: Sequence[Stage],
+        *,
+        foreign: bool = False,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        def run(connection: apsw.Connection) -> list[str]:
+            plan = schema.plan(connection, kinds, stages)
+            if not foreign:
+                refuse_foreign(plan.steps)
+            # workers of the version before may still use what is obsolete since this migration
+            steps = plan.steps or (plan.obsolete if foreign and not added else [])
+            added.extend(plan.steps)
+            return schema.apply(connection, steps) if steps else []
+
+        done: list[str] = []
+        added: list[MigrationStep] = []
+        while lines := await self._writer.write(run):
+            done += lines
+            if progress is not None:
+                progress("; ".join(lines))
         await self._remember(stages)
         return done
 
-    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
-        changes = await self._reader.call(lambda c: schema.plan(c, kinds, stages, lenient=True))
-        return [change.statement for change in changes]
+    async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
+        plan = await self._reader.call(lambda c: schema.plan(c, kinds, stages))
+        return plan.steps or plan.obsolete
+
+    async def notes(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
+        return (await self._reader.call(lambda c: schema.plan(c, kinds, stages))).notes
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
-        changes = await self._reader.call(lambda c: schema.plan(c, kinds, stages))
-        if changes:
+        plan = await self._reader.call(lambda c: schema.plan(c, kinds, stages, rows=False))
+        if plan.steps:
             raise SchemaBehind(
-                f"{self.url} is not up to date; run: esclusa migrate",
-                [change.summary for change in changes],
+                f"{self.url} is not up to date; run: esclusa migrate", summaries(plan.steps)
             )
         await self._remember(stages)
 

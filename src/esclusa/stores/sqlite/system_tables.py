@@ -17,6 +17,7 @@ import apsw
 
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import MigrationError, SchemaRefused
+from esclusa.model.migration import MigrationStep
 from esclusa.model.record import Kind
 from esclusa.model.value import value
 from esclusa.stores.sqlite.codec import text_literal
@@ -48,18 +49,10 @@ WHERE s.type = 'table' AND ? = (
 
 
 @value
-class SchemaChange:
-    """One change: a summary for people, and its statements."""
-
-    summary: str
-    statement: str
-
-
-@value
 class SystemTables:
     """What the system tables lack, and which tables Esclusa made."""
 
-    changes: list[SchemaChange]
+    changes: list[MigrationStep]
     # In lower case.
     made: frozenset[str]
     # The names that tables still have, by those that they get.
@@ -102,7 +95,7 @@ def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemTab
     _check(applied, known)
     changes = []
     if not applied:
-        changes.append(SchemaChange("create table esclusa_migrations", _MIGRATIONS))
+        changes.append(MigrationStep("create table esclusa_migrations", _MIGRATIONS))
     for number, name, text in known:
         if number not in applied:
             row = f"{number}, {text_literal(name)}, {text_literal(_checksum(text))}, {_NOW}"
@@ -110,7 +103,7 @@ def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemTab
                 f"{text.rstrip()}\n\nINSERT INTO esclusa_migrations"
                 f" (number, name, checksum, applied_at) VALUES ({row});"
             )
-            changes.append(SchemaChange(f"run migration {name}", statement))
+            changes.append(MigrationStep(f"run migration {name}", statement))
     created = [t for number, _, text in known for t in _created(text) if number in applied]
     plan = SystemTables(changes, frozenset(), {}, frozenset())
     if _MARKS in applied:
@@ -166,7 +159,7 @@ def _created(text: str) -> list[str]:
 
 
 def _carried_over(
-    connection: apsw.Connection, changes: list[SchemaChange], created: Sequence[str]
+    connection: apsw.Connection, changes: list[MigrationStep], created: Sequence[str]
 ) -> SystemTables:
     """Return the plan for a file of version 0.1.0."""
     columns = (",".join(TRACKING), len(TRACKING))
@@ -189,7 +182,7 @@ def _carried_over(
         ]
     made = [next((new for new, old in renamed.items() if old == t), t) for t in before]
     statements += [mark(table) for table in made]
-    change = SchemaChange("rename system tables", ";\n".join(statements) + ";")
+    change = MigrationStep("rename system tables", ";\n".join(statements) + ";")
     return SystemTables(
         [*changes, change],
         frozenset(t.lower() for t in (*made, *created, "esclusa_migrations")),

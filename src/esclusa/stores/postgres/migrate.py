@@ -1,0 +1,221 @@
+"""Run a migration beside other programs: short locks, no long transaction, continued after a kill.
+
+The steps of one table that may run in a transaction run in one; indexes of tables with rows and
+adoptions run outside. Each step is complete in itself, and the plan is made of what the database
+holds, so a migration that ended early is continued by the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from asyncpg import exceptions as pg
+
+from esclusa.model.errors import (
+    SchemaError,
+    SchemaRefused,
+    StoreConflict,
+    StoreUnavailable,
+)
+from esclusa.model.migration import (
+    MigrationStep,
+    Progress,
+    refuse_foreign,
+    summaries,
+    transactions,
+)
+from esclusa.model.record import Kind
+from esclusa.model.stage import Stage
+from esclusa.model.texts import text
+from esclusa.stores.postgres import locks, schema
+from esclusa.stores.postgres.client import ConnectionPools, mapped_errors
+from esclusa.stores.postgres.codec import Table
+from esclusa.stores.postgres.limits import (
+    BESIDE_WRITERS_LIMITS,
+    LONG_SECONDS,
+    MIGRATION_LIMITS,
+)
+
+# How often a lock that stops other programs is tried for, with growing pauses between: a minute.
+LOCK_ATTEMPTS = 15
+_LONGEST_PAUSE = 5.0
+# How often another migration is looked for, a lock's holder and the progress of an index.
+_POLL_SECONDS = 0.1
+_REPORT_SECONDS = 5.0
+
+_OTHER_MIGRATION = """SELECT concat_ws(', ', 'pid ' || a.pid, nullif(a.application_name, ''),
+    a.usename, a.client_addr::text)
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND (l.classid::bigint << 32) + l.objid::bigint = $1
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_BUILDING = """SELECT phase, CASE WHEN blocks_total > 0 THEN 100 * blocks_done / blocks_total END
+FROM pg_stat_progress_create_index WHERE pid = $1"""
+
+
+async def migrate(
+    connections: ConnectionPools,
+    kinds: Sequence[Kind],
+    stages: Sequence[Stage],
+    tables: dict[str, Table],
+    *,
+    foreign: bool,
+    progress: Progress,
+) -> list[str]:
+    """Run what is missing; put the tables as they are then into ``tables``.
+
+    If nothing is missing and with ``foreign``, Esclusa's own indexes that nothing needs any more
+    are dropped. Not before: workers of the version before may still use them.
+    """
+    async with _sole_migration(connections, progress) as connection:
+        with mapped_errors(connections.url):
+            missing = await schema.plan(connection, connections.installation, kinds, stages)
+            steps = missing.steps
+            if foreign and not missing.is_behind:
+                steps = steps + missing.obsolete
+            if not foreign:
+                refuse_foreign(steps)
+                steps = [step for step in steps if not step.foreign]
+            runner = _Runner(connections, connection, progress)
+            for group in transactions(steps):
+                await runner.run(group)
+            tables |= (
+                await schema.plan(connection, connections.installation, kinds, stages, rows=False)
+            ).tables
+        return summaries(steps)
+
+
+@asynccontextmanager
+async def _sole_migration(connections: ConnectionPools, progress: Progress) -> AsyncIterator[Any]:
+    """Wait until no other migration runs; give a connection for this one.
+
+    The lock is asked for again and again: a session that waits for it would hold up the indexes
+    that the other migration builds. Behind a pooler it is held by a transaction of its own, which
+    does nothing else.
+    """
+    connection = await connections.dedicated()
+    keeper = await connections.dedicated() if connections.pooled else connection
+    try:
+        with mapped_errors(connections.url):
+            waits = 0
+            while not await _try_lock(keeper, connections):
+                if waits % round(_REPORT_SECONDS / _POLL_SECONDS) == 0:
+                    lock = connections.installation.migration_lock
+                    other = await keeper.fetchval(_OTHER_MIGRATION, lock)
+                    progress(f"waiting for another migration ({other or 'another session'})")
+                waits += 1
+                await asyncio.sleep(_POLL_SECONDS)
+        yield connection
+    finally:
+        for each in {connection, keeper}:
+            with suppress(Exception):
+                await each.close(timeout=LONG_SECONDS)
+
+
+async def _try_lock(keeper: Any, connections: ConnectionPools) -> bool:
+    lock = connections.installation.migration_lock
+    if not connections.pooled:
+        return bool(await keeper.fetchval("SELECT pg_try_advisory_lock($1)", lock))
+    await keeper.execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")
+    if await keeper.fetchval("SELECT pg_try_advisory_xact_lock($1)", lock):
+        # the last result would keep its snapshot, for which an index that is built would wait
+        await keeper.execute("SELECT 1")
+        return True
+    await keeper.execute("ROLLBACK")
+    return False
+
+
+class _Runner:
+    """Runs the steps of a migration on one connection."""
+
+    def __init__(self, connections: ConnectionPools, connection: Any, progress: Progress) -> None:
+        self._connections = connections
+        self._connection = connection
+        self._progress = progress
+
+    async def run(self, group: Sequence[MigrationStep]) -> None:
+        """Run one transaction of steps, or one step outside; try again if a lock is not free."""
+        summary = "; ".join(summaries(group))
+        if summary:
+            self._progress(summary)
+        begun = time.monotonic()
+        attempts = 1 if group[0].outside else LOCK_ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            holders: dict[int, str] = {}
+            try:
+                async with self._watched(summary, holders):
+                    await self._run_once(group)
+                break
+            except pg.LockNotAvailableError as error:
+                holder = "; ".join(holders.values()) or "another session"
+                if attempt == attempts:
+                    conflict = text("migration_locked", step=summary, holder=holder)
+                    raise StoreConflict(conflict) from error
+                self._progress(f"  waiting for a lock of {holder}")
+                pause = min(_LONGEST_PAUSE, 0.25 * 2**attempt)
+                await asyncio.sleep(pause * random.uniform(0.5, 1))
+        seconds = time.monotonic() - begun
+        if summary and seconds > 1:
+            self._progress(f"  done in {seconds:.0f} s")
+
+    async def _run_once(self, group: Sequence[MigrationStep]) -> None:
+        if group[0].outside:
+            if not self._connections.pooled:  # a pooler would leave them to other clients
+                await self._connection.execute(BESIDE_WRITERS_LIMITS.set_session)
+            await self._execute(group[0])
+            return
+        async with self._connection.transaction():
+            await self._connection.execute(MIGRATION_LIMITS.set_local)
+            for step in group:
+                await self._execute(step)
+
+    async def _execute(self, step: MigrationStep) -> None:
+        try:
+            await self._connection.execute(step.sql)
+        except (pg.InsufficientPrivilegeError, pg.InvalidSchemaNameError) as error:
+            raise SchemaRefused(f"cannot {step.summary}", [f"{error}; {step.help}"]) from error
+        except pg.LockNotAvailableError:
+            raise
+        except (
+            pg.SyntaxOrAccessError,
+            pg.IntegrityConstraintViolationError,
+            pg.DataError,
+            pg.FeatureNotSupportedError,
+            pg.ObjectNotInPrerequisiteStateError,
+        ) as error:
+            raise SchemaError(f"cannot {step.summary}", [str(error)]) from error
+
+    @asynccontextmanager
+    async def _watched(self, summary: str, holders: dict[int, str]) -> AsyncIterator[None]:
+        """Find out, meanwhile, for whom the connection waits, and how far an index is."""
+        pid = self._connection.get_server_pid()
+
+        async def watch() -> None:
+            reported = time.monotonic()
+            while True:
+                await asyncio.sleep(_POLL_SECONDS)
+                with suppress(StoreUnavailable, StoreConflict):
+                    found = await locks.blockers(self._connections, pid)
+                    holders.update(found)
+                    if time.monotonic() - reported > _REPORT_SECONDS:
+                        reported = time.monotonic()
+                        await self._report(pid, summary, found)
+
+        watching = asyncio.create_task(watch(), name="esclusa-migration")
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _report(self, pid: int, summary: str, blockers: dict[int, str]) -> None:
+        if blockers:
+            self._progress(f"  waiting for {'; '.join(blockers.values())}")
+        for phase, percent in await self._connections.fetch(_BUILDING, pid):
+            share = "" if percent is None else f", {percent} %"
+            self._progress(f"  {phase}{share}")
