@@ -479,3 +479,8 @@ async def test_the_settings_of_a_connection_take_effect(tmp_path: Path) -> None:
     finally:
         await store.close()
     assert found == [[("wal",)], [(2,)], [(4000,)], [(2,)]]
+
+
+def test_migrations_have_different_numbers() -> None:
+    numbers = [number for number, _, _ in system_tables.migrations()]
+    assert numbers == sorted(set(numbers))
