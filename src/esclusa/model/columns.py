@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -54,18 +54,39 @@ EXTRAS: dict[str, ColumnType] = {
 _REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
 
 
-# The column of each tracking value.
-Track: TypeAlias = Mapping[str, str]
+# How long the lock of another program's worker is respected, unless `track` says otherwise.
+ABANDONED_AFTER = 900.0
 
 
-def track(prefix: str = "", **names: str | None) -> Track:
+class Track(dict[str, str]):
+    """The column of each tracking value.
+
+    ``notify``: the database notifies workers of what other programs write.
+    ``abandoned_after``: the age in seconds from which on the lock of another program is ignored.
+    """
+
+    notify: bool = False
+    abandoned_after: float = ABANDONED_AFTER
+
+
+def track(
+    prefix: str = "",
+    *,
+    notify: bool = False,
+    abandoned_after: float = ABANDONED_AFTER,
+    **names: str | None,
+) -> Track:
     """The tracking columns of an existing table: under a prefix, or mapped name by name.
 
     ``track(prefix="media_")`` stands for ``media_status``, ``media_attempts`` and so on.
     ``track(attempts="attempt_count")`` renames one column; ``created_at=None`` leaves it out.
     ``leased_at``, ``finished_at``, ``error_type`` and ``error_message`` are written only if named.
+    ``notify`` installs a trigger on PostgreSQL: workers wake when another program commits a row.
+    ``abandoned_after``: a row whose ``leased_at`` another program has set is taken after so many
+    seconds, and not before.
     """
-    faults = [
+    faults = [] if abandoned_after >= 0 else ["abandoned_after is a number of seconds, 0 or more"]
+    faults += [
         f"{name} is not a tracking value; they are {', '.join([*TRACKING, *EXTRAS])}"
         for name in names
         if name not in TRACKING and name not in EXTRAS
@@ -86,7 +107,9 @@ def track(prefix: str = "", **names: str | None) -> Track:
     faults += [f"column {column} is named for two tracking values" for column in twice]
     if faults:
         raise DeclarationError("track", faults)
-    return columns
+    tracked = Track(columns)
+    tracked.notify, tracked.abandoned_after = notify, abandoned_after
+    return tracked
 
 
 @value

@@ -176,16 +176,14 @@ def candidates(
         tests.append(_is_since(table, request.since, binder))
     if due:
         tests += [_is_due(table, request, binder), leases.not_kept(table)]
+        tests += leases.not_locked_by_others(table)
     return tests
 
 
 def _is_since(table: Table, since: datetime, binder: Binder) -> str:
-    """Return the test for rows due from a time on; creation counts where another left it empty."""
-    due, given = table.columns["due_at"], binder.add(since, "timestamptz")
-    value = due.expr()
-    if table.kind.attached and "created_at" in table.columns:
-        value = f"COALESCE(t.{due.ident}, t.{table.columns['created_at'].ident}, {due.default})"
-    return f"{value} >= {due.write_time(given)}"
+    """Return the test for rows due from a time on."""
+    due = table.columns["due_at"]
+    return f"{due.expr()} >= {due.write_time(binder.add(since, 'timestamptz'))}"
 
 
 def _is_due(table: Table, request: ClaimRequest, binder: Binder) -> str:

@@ -40,7 +40,7 @@ CHAR_TYPE = "bpchar"
 INTEGER_LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 NUMBER_TYPES = frozenset({*INTEGER_LIMITS, "numeric", "double precision", "real"})
 TIME_WITHOUT_ZONE = "timestamp without time zone"
-# On an attached table, null in these is older than every time.
+# On an attached table, null in these is older than every time (due_at: the time of creation).
 OLDEST_IF_NULL = {"due_at", "updated_at"}
 
 
@@ -65,6 +65,9 @@ class TableColumn:
     sql_type: str
     # What null means on an attached table, as SQL of the column's type.
     default: str | None = None
+    # The column whose value counts instead of null, if it has one; and whether its zone differs.
+    else_column: str | None = None
+    else_other_zone: bool = False
 
     @property
     def ident(self) -> str:
@@ -78,8 +81,15 @@ class TableColumn:
 
     def expr(self, alias: str = "t") -> str:
         """Return the value to compare and sort by, in the column's own type, for its index."""
-        bare = f"{alias}.{self.ident}" if alias else self.ident
-        return bare if self.default is None else f"COALESCE({bare}, {self.default})"
+        place = f"{alias}." if alias else ""
+        bare = place + self.ident
+        if self.default is None:
+            return bare
+        if self.else_column is None:
+            return f"COALESCE({bare}, {self.default})"
+        other = place + quote(self.else_column)
+        other = f"({other} AT TIME ZONE 'UTC')" if self.else_other_zone else other
+        return f"COALESCE({bare}, {other}, {self.default})"
 
     def read(self, alias: str = "t") -> str:
         """Return the value as a record has it."""
@@ -224,10 +234,17 @@ class Table:
         made = "bigint" if name == "id" and self.kind.database_id else PARAMETER_TYPES[type]
         sql_type = actual.get(column) or made
         cast = "" if sql_type in TEXT_TYPES else f"::{sql_type}"
+        oldest = f"'-infinity'::{sql_type}"
         defaults = {"status": literal(self.kind.initial) + cast, "attempts": "0", "fence": "0"}
-        defaults |= dict.fromkeys(OLDEST_IF_NULL, f"'-infinity'::{sql_type}")
+        defaults |= dict.fromkeys(OLDEST_IF_NULL, oldest)
         default = defaults.get(name) if self.kind.attached else None
-        return TableColumn(name, column, type, sql_type, default)
+        created = self.kind.track.get("created_at")
+        if default is None or name != "due_at" or created is None:
+            return TableColumn(name, column, type, sql_type, default)
+        same_zone = (actual.get(created, sql_type) == TIME_WITHOUT_ZONE) == (
+            sql_type == TIME_WITHOUT_ZONE
+        )
+        return TableColumn(name, column, type, sql_type, default, created, not same_zone)
 
     def source(self, archived: bool) -> str:
         return self.archive if archived else self.ident

@@ -14,7 +14,7 @@ from esclusa.model.errors import StoreUnavailable
 from esclusa.model.settlement import Renewal
 from esclusa.stores.isolate import StatementTimeout
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools
-from esclusa.stores.postgres.codec import Table, literal
+from esclusa.stores.postgres.codec import TIME_WITHOUT_ZONE, Table, TableColumn, literal
 from esclusa.stores.postgres.statements import (
     IS_LEASED,
     NOW,
@@ -40,6 +40,25 @@ def not_kept(table: Table) -> str:
         WHERE l.table_name = {literal(table.name)} AND l.record_id = {table.id.read()}
             AND l.fence = {c["fence"].expr()} AND l.until > {NOW}
     ))"""
+
+
+def not_locked_by_others(table: Table) -> list[str]:
+    """Return the test that no other program's worker has a record, or that its lock is old.
+
+    A worker of another program locks rows that are due, and leaves ``due_at`` as it is. Our own
+    leases end after they began.
+    """
+    since = table.extras.get("leased_at")
+    if not table.kind.attached or since is None:
+        return []
+    age = f"interval '{table.kind.track.abandoned_after} seconds'"
+    locked, due = _with_zone(since), _with_zone(table.columns["due_at"])
+    return [f"(t.{since.ident} IS NULL OR {due} > {locked} OR {locked} <= {NOW} - {age})"]
+
+
+def _with_zone(column: TableColumn) -> str:
+    value = f"t.{column.ident}"
+    return f"({value} AT TIME ZONE 'UTC')" if column.sql_type == TIME_WITHOUT_ZONE else value
 
 
 async def check_writes(connections: ConnectionPools) -> None:

@@ -14,6 +14,7 @@ import hashlib
 import re
 from array import array
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -76,11 +77,14 @@ def expr(kind: Kind, name: str) -> str:
 def time_expr(kind: Kind, name: str) -> str:
     """Return a tracking time to compare and sort by.
 
-    On an attached table null is older than every time, and ISO text of another program sorts beside
-    ours.
+    On an attached table null is older than every time (a record without ``due_at`` is due since its
+    creation), and ISO text of another program sorts beside ours.
     """
-    column = quote(kind.columns[name])
-    text = f"REPLACE(REPLACE(COALESCE({column}, ''), 'T', ' '), 'Z', '')"
+    column = quote((kind.columns | kind.extras)[name])
+    given = column
+    if name == "due_at" and "created_at" in kind.columns:
+        given = f"{column}, {quote(kind.columns['created_at'])}"
+    text = f"REPLACE(REPLACE(COALESCE({given}, ''), 'T', ' '), 'Z', '')"
     return text if kind.attached else column
 
 
@@ -376,10 +380,7 @@ def claim_candidates(
         tests.append(f"{due} <= ?")
         values.append(limit)
     if request.since is not None:
-        since = due
-        if kind.attached and "created_at" in kind.columns:  # where another program left it empty
-            since = f"COALESCE(NULLIF({due}, ''), {time_expr(kind, 'created_at')})"
-        tests.append(f"{since} >= ?")
+        tests.append(f"{due} >= ?")
         values.append(encode_time(request.since))
     if request.ids:
         tests.append(f"{quote(kind.id_column)} IN (SELECT value FROM carray(?))")
@@ -387,6 +388,12 @@ def claim_candidates(
     if request.excluded:
         tests.append(f"{quote(kind.id_column)} NOT IN (SELECT value FROM carray(?))")
         values.append(text_array(request.excluded))
+    if kind.attached and "leased_at" in kind.extras and not later:
+        # A worker of another program locks rows that are due. Our own leases end after they began.
+        locked = time_expr(kind, "leased_at")
+        tests.append(f"({locked} = '' OR {due} > {locked} OR {locked} <= ?)")
+        age = timedelta(seconds=kind.track.abandoned_after)
+        values.append(encode_time(decode_time(now) - age))
     if kind.attached:  # a row without an id cannot be addressed
         tests.append(f"{quote(kind.id_column)} IS NOT NULL")
     using = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""
