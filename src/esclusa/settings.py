@@ -6,6 +6,7 @@ together, each with the name that was used.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from esclusa.loading import BUILT_IN, NoPipeline, load_app
 from esclusa.model.errors import DeclarationError, SettingsError
 from esclusa.model.options import Option, option, options_of
 from esclusa.model.pipeline import App, Plan
+from esclusa.model.table_map import map_tables
 from esclusa.model.value import value
 from esclusa.settings_reader import SettingsReader, unknown_setting
 from esclusa.stores import check_url
@@ -292,6 +294,14 @@ class Settings(BaseModel):
         "need different ones.",
     )
 
+    tables: Annotated[dict[str, Any], _AsIs] = option(
+        "ESCLUSA_TABLES",
+        {},
+        help="Maps the records of a pipeline onto existing tables, by their declared table: "
+        "[tables.notification_deliveries] in the file, JSON in the environment. Keys: table, id, "
+        "columns, track, attach, database_id, notify and abandoned_after.",
+    )
+
     # The pipelines, each with its own settings.
     plans: Annotated[tuple[Plan, ...], _AsIs] = ()
     # The file that was read.
@@ -305,6 +315,14 @@ class Settings(BaseModel):
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _read_tables(cls, written: Any) -> Any:
+        try:
+            return json.loads(written) if isinstance(written, str) else written
+        except ValueError as error:
+            raise ValueError(f"it is not JSON: {error}") from error
 
     _check_store = field_validator("store")(check_url)
 
@@ -416,6 +434,11 @@ def load(
             f" name one or more of {', '.join(BUILT_IN)}, module:app or path/to/file.py:app"
         )
     plans = _plans(reader, names, apps)
+    source = reader.sources.get("tables", "tables")
+    kinds = {id(kind): kind for plan in plans for kind in plan.kinds}
+    reader.faults += [
+        f"{source}.{fault}" for fault in map_tables(list(kinds.values()), settings.tables)
+    ]
     _refuse_unknown_keys(reader, plans)
     if reader.faults:
         raise SettingsError("the settings are wrong:", reader.faults)
@@ -471,7 +494,7 @@ def _plans(
                 reader.faults += [f"{source}: {written!r}: {fault}" for fault in error.faults]
                 continue
             for kind in plan.kinds:
-                name = kind.table.lower()
+                name = kind.as_declared.table.lower()
                 owner = "Esclusa" if kind.system else owners.setdefault(name, app.name)
                 if owner != app.name:
                     reader.faults.append(

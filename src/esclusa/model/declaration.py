@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from esclusa.model.columns import NAME, TRACKING
+from esclusa.model.columns import NAME, TRACKING, Field, Track
 from esclusa.model.errors import DeclarationError, EsclusaError
 from esclusa.model.lifecycle import Lifecycle
 
@@ -16,22 +17,41 @@ if TYPE_CHECKING:
 _EVERY_RECORD = frozenset({"id", *TRACKING})
 
 
-def declaration_faults(
-    cls: type[Record],
-    table: str,
-    key: tuple[str, ...],
-    columns: Mapping[str, str],
-    id_column: str,
-    index: Sequence[Sequence[str]],
-    within: str | None,
-) -> list[str]:
-    """What is wrong with the names and options of a record class."""
-    known = [n for n in cls.model_fields if n not in _EVERY_RECORD]
+def column_faults(table: str, id_column: str, fields: Sequence[Field], tracked: Track) -> list[str]:
+    """Return what is wrong with the names of a table and its columns."""
     faults = [
         f"{name!r} is not a {what} name"
         for what, name in (("table", table), ("column", id_column))
         if not NAME.match(name)
     ]
+    faults += [
+        f"field {f.name}: {f.column!r} is not a column name"
+        for f in fields
+        if not NAME.match(f.column)
+    ]
+    business = [f.column for f in fields] + [id_column]
+    alike = Counter(c.lower() for c in business)  # SQLite ignores case
+    faults += [
+        f"two fields have the column {c}"
+        for c in sorted({c for c in business if alike[c.lower()] > 1})
+    ]
+    return faults + [
+        f"column {c} is both a business column and the tracking value {n}"
+        for n, c in tracked.items()
+        if c in business and n in TRACKING
+    ]
+
+
+def declaration_faults(
+    cls: type[Record],
+    key: tuple[str, ...],
+    columns: Mapping[str, str],
+    index: Sequence[Sequence[str]],
+    within: str | None,
+) -> list[str]:
+    """What is wrong with the names and options of a record class."""
+    known = [n for n in cls.model_fields if n not in _EVERY_RECORD]
+    faults: list[str] = []
     if not isinstance(getattr(cls, "lifecycle", None), Lifecycle):
         faults.append("it has no lifecycle; write: lifecycle = Lifecycle('pending -> done')")
     indexed = [name.lstrip("-") for fields in index for name in fields]

@@ -126,5 +126,7 @@ def _words(annotation: Any) -> str:
         float: "a number",
         str: "text",
         SecretStr: "text",
+        dict: "a table",
     }
+    annotation = dict if typing.get_origin(annotation) is dict else annotation
     return simple.get(annotation, f"a {getattr(annotation, '__name__', annotation)}")

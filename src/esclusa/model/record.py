@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from esclusa.model import columns as declared
 from esclusa.model.columns import (
     EXTRAS,
-    NAME,
     SYSTEM_PREFIX,
     TRACKING,
     ColumnType,
@@ -24,7 +23,7 @@ from esclusa.model.columns import (
     Track,
     column_type,
 )
-from esclusa.model.declaration import adoption, declaration_faults
+from esclusa.model.declaration import adoption, column_faults, declaration_faults
 from esclusa.model.errors import (
     BadRecord,
     DeclarationError,
@@ -63,12 +62,25 @@ class Kind:
     adopt: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     # One of Esclusa's own tables.
     system: bool = False
+    # The kind as it is declared, if settings map it onto another table.
+    original: Kind | None = None
 
     def __hash__(self) -> int:
         return hash(self.table)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and other.table == self.table
+
+    @property
+    def as_declared(self) -> Kind:
+        """The kind without the map of the settings."""
+        return self.original or dataclasses.replace(self)
+
+    def become(self, other: Kind) -> None:
+        """Take over another description, for all that holds this one."""
+        values = {f.name: getattr(other, f.name) for f in dataclasses.fields(Kind)}
+        self.__dict__.clear()  # cached properties, too
+        self.__dict__.update(values)
 
     @property
     def initial(self) -> str:
@@ -304,7 +316,7 @@ class Record(StrictFields):
         key = (key,) if isinstance(key, str) else tuple(key)
         columns = columns or {}
         tracked = track or declared.track()
-        faults = unknown + declaration_faults(cls, table, key, columns, id, index, within)
+        faults = unknown + declaration_faults(cls, key, columns, index, within)
         if table.lower().startswith(SYSTEM_PREFIX) is not system:
             faults.append(
                 f"{table}: only the names of Esclusa's own tables begin with {SYSTEM_PREFIX}"
@@ -318,20 +330,8 @@ class Record(StrictFields):
             if kind_of is None:
                 faults.append(f"field {name}: a column cannot hold {info.annotation}")
                 continue
-            if not NAME.match(column):
-                faults.append(f"field {name}: {column!r} is not a column name")
             fields.append(Field(name, column, kind_of, nullable))
-        business = [f.column for f in fields] + [id]
-        alike = Counter(c.lower() for c in business)  # SQLite ignores case
-        faults += [
-            f"two fields have the column {c}"
-            for c in sorted({c for c in business if alike[c.lower()] > 1})
-        ]
-        faults += [
-            f"column {c} is both a business column and the tracking value {n}"
-            for n, c in tracked.items()
-            if c in business and n in TRACKING
-        ]
+        faults += column_faults(table, id, fields, tracked)
         if parent is not None and within is None:
             faults.append(f"parent={parent.__name__} needs within=, the field that holds its id")
         followed = {
