@@ -50,7 +50,7 @@ class Events:
 
 
 def leased(id: str, fence: int = 1, attempts: int = 1, group: int = 0) -> Leased:
-    job = Job(id=id, n=1, status="working", fence=fence, attempts=attempts)
+    job = Job(id=id, status="working", fence=fence, attempts=attempts)
     return Leased(job, "waiting", datetime.now(UTC), group=group)
 
 
