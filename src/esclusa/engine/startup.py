@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -64,13 +63,7 @@ class Startup:
 
 @asynccontextmanager
 async def _stoppable() -> AsyncIterator[None]:
-    """Raise StartStopped at a stop signal, instead of ending the process in the middle.
-
-    Only the main thread gets signals; a call in another thread is not stopped by them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Raise StartStopped at a stop signal, instead of ending the process in the middle."""
     task, stopped_by = asyncio.current_task(), ""
     assert task is not None
 
