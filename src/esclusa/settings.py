@@ -207,6 +207,25 @@ class Settings(BaseModel):
         help="The used share of a budget from which on an alert begins if the rest will run out "
         "before the reset; more than 1 for none. A stage may have its own alert_budget.",
     )
+    keep_history_days: float = option(
+        "ESCLUSA_KEEP_HISTORY_DAYS",
+        365.0,
+        ge=0,
+        help="How long the moves of records are kept; 0 for ever. On Firestore the last moves of "
+        "a record stay.",
+    )
+    keep_dead_letters_days: float = option(
+        "ESCLUSA_KEEP_DEAD_LETTERS_DAYS",
+        180.0,
+        ge=0,
+        help="How long dead letters are kept after they were closed; 0 for ever.",
+    )
+    keep_audit_days: float = option(
+        "ESCLUSA_KEEP_AUDIT_DAYS",
+        730.0,
+        ge=0,
+        help="How long it is kept what operators did; 0 for ever.",
+    )
     alert_no_worker_seconds: float = option(
         "ESCLUSA_ALERT_NO_WORKER_SECONDS",
         300.0,

@@ -231,3 +231,25 @@ async def test_records_removed_together_are_never_seen_apart(store: Any) -> None
         removed = [answer for answer in await asyncio.gather(*calls) if isinstance(answer[0], bool)]
         assert removed
         assert len(await find_all(store, Job)) == len(await find_all(store, Note))
+
+
+async def test_old_history_is_pruned_in_parts(store: Any) -> None:
+    await set_clock(store)
+    await insert_new(store, Job(id="j"))
+    ref = Ref(Job.kind, "j")
+    moves = [(("pending",), "working"), (("working",), "pending")]
+    for n in range(60):
+        await settle_all(store, operator_move(ref, *moves[n % 2], reason=f"{n} {'x' * 600}"))
+    before = await store.history(ref)
+    assert await store.prune_history(before[0].at, 1000) == 0
+    advance(store, seconds=100)
+    await settle_all(store, operator_move(ref, *moves[0], reason="new"))
+    now, removed = await store.now(), 0
+    while part := await store.prune_history(now - timedelta(seconds=50), 20):
+        removed += part
+    left = await store.history(ref)
+    assert removed > 0
+    assert len(left) == 61 - removed
+    assert [step.reason for step in left] == [*[step.reason for step in before][removed:], "new"]
+    await settle_all(store, operator_move(ref, *moves[1], reason="newest"))
+    assert (await store.history(ref))[-1].reason == "newest"

@@ -241,3 +241,25 @@ async def test_more_matches_than_previewed_change_nothing(new_engine: Any) -> No
     assert (await engine.records.find(Audit)).items == []
     acted = await operator.redrive(reason="x", where=open_ones, seen=4)
     assert (acted.moved, acted.dry_run) == (3, False)
+
+
+async def test_closed_letters_audit_and_history_are_pruned_by_age(new_engine: Any) -> None:
+    engine = await new_engine(pipeline())
+    await engine.records.insert([Letter(name=name) for name in ("bad", "good")])
+    await engine.run_cycle("mail.work")
+    letter = (await engine.records.find(DeadLetter)).items[0]
+    await engine.operations("ana").discard(ids=[letter.id], reason="known")
+    await engine.records.insert([letter.but(id="", status="open")])
+    for days, statuses, audits in ((170, ["discarded", "open"], 1), (20, ["open"], 1)):
+        engine.store.clock_offset += days * 86400
+        await engine.clock.sync()
+        await engine.run_cycle("esclusa.prune")
+        letters = (await engine.records.find(DeadLetter)).items
+        assert sorted(x.status for x in letters) == statuses
+        assert len((await engine.records.find(Audit)).items) == audits
+        assert await engine.store.history(Ref(Letter.kind, "good"))
+    engine.store.clock_offset += 600 * 86400
+    await engine.clock.sync()
+    await engine.run_cycle("esclusa.prune")
+    assert (await engine.records.find(Audit)).items == []
+    assert [x.status for x in (await engine.records.find(DeadLetter)).items] == ["open"]

@@ -94,7 +94,13 @@ class Engine:
         self.clock = clock = StoreClock(store)
         self.records = records = Records(store)
         self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
-        system = system_pipeline(publisher, self.alerts, self._close_dead_letters)
+        system = system_pipeline(
+            publisher,
+            self.alerts,
+            options,
+            close_dead_letters=self._close_dead_letters,
+            prune_history=store.prune_history,
+        )
         self.registry = registry = Registry((*plans, system.bind(NoSettings())))
         self._dead_letters = DeadLetters(store, registry)
         self.lifecycles = Lifecycles(registry, store, clock)

@@ -15,6 +15,9 @@ class Options:
     transaction. ``lifespan``: what a pipeline's lifespan has to open. ``store_wait``: how long a
     start waits for a store that is not ready.
 
+    How many days are kept, None: for ever. ``keep_history``: the moves of records.
+    ``keep_dead_letters``: dead letters that are closed. ``keep_audit``: what operators did.
+
     When an alert begins, unless the stage or cycle says otherwise; None: never. ``alert_rate``: the
     share of failed attempts, of at least ``alert_min``. ``alert_backlog``: seconds that a record is
     due. ``alert_budget``: the used share of a budget that will run out before its reset.
@@ -35,3 +38,6 @@ class Options:
     alert_budget: float | None = 0.5
     alert_no_worker: float | None = 300.0
     judge: float = 15.0
+    keep_history: float | None = 365.0
+    keep_dead_letters: float | None = 180.0
+    keep_audit: float | None = 730.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.attempt import Attempt
+from esclusa.engine.options import Options
 from esclusa.engine.registry import SYSTEM
 from esclusa.engine.runs import RunContext
 from esclusa.model.outcome import Outcome, Retry, To
@@ -16,6 +17,7 @@ from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.system_records import (
     Alert,
+    Audit,
     DeadLetter,
     EndedSession,
     IdempotentCall,
@@ -42,11 +44,21 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
 PRUNED: Mapping[type[Record], tuple[str, ...]] = {
     Alert: ("raised", "seen", "ended"),  # an alert that is still true begins again
     WorkerRecord: ("stopped", "lost"),
+    DeadLetter: ("redriven", "discarded", "resolved"),
 }
 
 
+# Moves that one call deletes, and that one run deletes.
+_PART, _MOST = 5_000, 1_000_000
+
+
 def system_pipeline(
-    publisher: Publisher | None, alerts: AlertLog, close_dead_letters: Callable[[], Awaitable[int]]
+    publisher: Publisher | None,
+    alerts: AlertLog,
+    options: Options,
+    *,
+    close_dead_letters: Callable[[], Awaitable[int]],
+    prune_history: Callable[[datetime, int], Awaitable[int]],
 ) -> App:
     """The pipeline ``esclusa``: ends dead runs and workers, publishes messages, prunes records."""
     app = App("esclusa")
@@ -86,13 +98,35 @@ def system_pipeline(
 
     @app.cycle(every="1h", singleton=True)
     async def prune(run: RunContext) -> None:
-        for kind, field, age in KEEP:
-            where = {field: below(run.started - age)}
-            life = kind.kind.lifecycle
-            if life.terminal and len(life.states) > 1:
-                where["status"] = one_of(*sorted(PRUNED.get(kind, life.terminal)))
-            if removed := await run.records.purge(kind, where):
-                run.count(kind.kind.table, removed)
+        await _prune_records(run, options)
+        if options.keep_history:
+            await _prune_history(run, timedelta(days=options.keep_history), prune_history)
 
     app.records += [Message]
     return app
+
+
+async def _prune_records(run: RunContext, options: Options) -> None:
+    kept = (
+        (DeadLetter, "updated_at", options.keep_dead_letters),
+        (Audit, "done_at", options.keep_audit),
+    )
+    aged = [(kind, field, timedelta(days=days)) for kind, field, days in kept if days]
+    for kind, field, age in (*KEEP, *aged):
+        where = {field: below(run.started - age)}
+        life = kind.kind.lifecycle
+        if life.terminal and len(life.states) > 1:
+            where["status"] = one_of(*sorted(PRUNED.get(kind, life.terminal)))
+        if removed := await run.records.purge(kind, where):
+            run.count(kind.kind.table, removed)
+
+
+async def _prune_history(
+    run: RunContext, age: timedelta, prune: Callable[[datetime, int], Awaitable[int]]
+) -> None:
+    removed, total = -1, 0
+    while removed and total < _MOST:
+        removed = await prune(run.started - age, _PART)
+        total += removed
+    if total:
+        run.count("esclusa_history", total)

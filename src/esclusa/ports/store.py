@@ -167,6 +167,12 @@ class Store(Protocol):
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         """The moves of a record, oldest first: the first ``limit``, or with ``newest`` the last."""
 
+    async def prune_history(self, before: datetime, limit: int) -> int:
+        """Delete up to ``limit`` moves older than that; return how many.
+
+        A store may keep the last moves of a record whatever their age.
+        """
+
     async def purge(self, query: Query) -> int:
         """Delete up to ``query.limit`` records that match, with their history; return how many."""
 

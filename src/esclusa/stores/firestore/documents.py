@@ -213,6 +213,7 @@ class DocumentState:
                 "table_name": Value(string_value=self.kind.table),
                 "record_id": Value(string_value=self.id),
                 "first": Value(integer_value=first),
+                "at": steps[-1].map_value.fields["at"],
                 "steps": Value(array_value={"values": steps}),
             }
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from esclusa.model.errors import StoreConflict
@@ -90,6 +91,28 @@ async def _history_documents(
         if r.fields["record_id"].string_value == id
         and r.fields["table_name"].string_value == kind.table
     ]
+
+
+async def prune_history(client: FirestoreClient, before: datetime, limit: int) -> int:
+    """Delete history documents whose last step is older than that; return how many steps.
+
+    The last steps of a record are in its own document and stay.
+    """
+    query = StructuredQuery(
+        from_=[{"collection_id": names.HISTORY}],
+        where={
+            "field_filter": {
+                "field": {"field_path": "at"},
+                "op": StructuredQuery.FieldFilter.Operator.LESS_THAN,
+                "value": encode("time", before),
+            }
+        },
+        limit={"value": max(1, min(400, limit))},
+    )
+    rows = await client.query(query, "prune")
+    if rows:
+        await client.commit([delete_document(row.name) for row in rows], "prune")
+    return sum(len(row.fields["steps"].array_value.values) for row in rows)
 
 
 async def purge(client: FirestoreClient, context: CallContext, query: Query) -> int:

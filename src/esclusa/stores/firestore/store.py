@@ -256,6 +256,9 @@ class FirestoreStore:
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         return await maintenance.history(self._client, ref, limit, newest)
 
+    async def prune_history(self, before: datetime, limit: int) -> int:
+        return await maintenance.prune_history(self._client, before, limit)
+
     async def purge(self, query: Query) -> int:
         return await maintenance.purge(self._client, await self._context(), query)
 

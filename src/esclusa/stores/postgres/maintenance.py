@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic_core import from_json
@@ -50,6 +50,21 @@ async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bo
         for frm, to, at, who, run, attempt, reason, error, changes in rows
     ]
     return steps[::-1] if newest else steps
+
+
+async def prune_history(connections: ConnectionPools, before: datetime, limit: int) -> int:
+    """Delete moves older than that, up to ``limit``; return how many."""
+    history = connections.installation.history
+    rows = await connections.fetch(
+        f"""WITH deleted AS (
+            DELETE FROM {history} WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM {history} WHERE at < $1 LIMIT $2
+            )) RETURNING 1
+        ) SELECT count(*) FROM deleted""",
+        before,
+        limit,
+    )
+    return int(rows[0][0])
 
 
 async def purge(connections: ConnectionPools, table: Table, query: Query) -> int:

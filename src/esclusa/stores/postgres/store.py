@@ -242,6 +242,9 @@ class PostgresStore:
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         return await maintenance.history(self._connections, ref, limit, newest)
 
+    async def prune_history(self, before: datetime, limit: int) -> int:
+        return await maintenance.prune_history(self._connections, before, limit)
+
     async def purge(self, query: Query) -> int:
         return await maintenance.purge(self._connections, self._table(query.kind), query)
 

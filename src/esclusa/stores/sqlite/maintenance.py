@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import apsw
@@ -18,7 +19,7 @@ from esclusa.model.storable import fits
 from esclusa.model.system_records import Export
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.client import fetch_json
-from esclusa.stores.sqlite.codec import decode_json, decode_time
+from esclusa.stores.sqlite.codec import decode_json, decode_time, encode_time
 from esclusa.stores.sqlite.statements import (
     locate,
     locator,
@@ -68,6 +69,19 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
         for frm, to, at, who, run, attempt, reason, error, changes in rows
     ]
     return steps[::-1] if newest else steps
+
+
+def prune_history(connection: apsw.Connection, before: datetime, limit: int) -> int:
+    """Delete moves older than that, up to ``limit``; return how many.
+
+    Their numbers rise with time, so the oldest are the first.
+    """
+    connection.execute(
+        """DELETE FROM esclusa_history WHERE at < ?
+        AND seq IN (SELECT seq FROM esclusa_history ORDER BY seq LIMIT ?)""",
+        (encode_time(before), limit),
+    )
+    return connection.changes()
 
 
 def purge(connection: apsw.Connection, query: Query) -> int:

@@ -240,6 +240,9 @@ class SqliteStore:
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         return await self._reader.call(lambda c: maintenance.history(c, ref, limit, newest))
 
+    async def prune_history(self, before: datetime, limit: int) -> int:
+        return await self._writer.write(lambda c: maintenance.prune_history(c, before, limit))
+
     async def purge(self, query: Query) -> int:
         return await self._writer.write(lambda c: maintenance.purge(c, query))
 
