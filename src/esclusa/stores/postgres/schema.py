@@ -33,6 +33,7 @@ from esclusa.stores.postgres.renames import default_steps
 from esclusa.stores.postgres.statements import constant_condition
 from esclusa.stores.postgres.steps import create_table, shown
 from esclusa.stores.postgres.system_tables import plan_system
+from esclusa.stores.postgres.triggers import trigger_steps
 
 # The comment on a status column as long as rows are being adopted.
 _ADOPTING = "Esclusa is adopting the rows of this table"
@@ -131,6 +132,9 @@ async def plan(
         found.steps.extend(await default_steps(connection, table))
         found.steps.extend(_archive_steps(table, existing, archived))
         found.obsolete.extend(indexes.obsolete(wanted))
+        created, unwanted = await trigger_steps(connection, table, is_foreign(existing))
+        found.steps.extend(created)
+        found.obsolete.extend(unwanted)
     missing = [k.table for k in kinds if not k.system and idents[k] not in tables]
     refused += [
         f"table {name} belongs to this installation, and the search path does not have it;"
