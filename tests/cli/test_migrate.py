@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sqlite3
@@ -178,3 +179,34 @@ def test_a_killed_migration_is_continued(place: Place) -> None:
     assert place("migrate", "--yes").code == 0
     assert place("migrate", "--check").code == 0
     assert place("doctor", "--json").json["checks"]
+
+
+def test_settings_map_a_pipeline_onto_another_table(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a table with other names to a record that is done, without editing the pipeline."""
+    for statement in (
+        "CREATE TABLE clientes (nr INTEGER PRIMARY KEY, correo TEXT, pais TEXT)",
+        "INSERT INTO clientes VALUES (7, 'eva@example.com', 'AR')",
+    ):
+        asyncio.run(place.sql(statement))
+    mapped = {
+        "table": "clientes",
+        "id": "nr",
+        "columns": {"email": "correo", "country": "pais"},
+        "track": {"prefix": "cola_", "attempts": "intentos"},
+    }
+    monkeypatch.setenv("ESCLUSA_TABLES", json.dumps({"customers": mapped}))
+    assert place("run", "customers.check").code == 4
+    assert place("migrate", "--yes").code == 0
+    assert place("doctor").code == 0
+    assert place("run", "customers.check").code == 0
+    [row] = asyncio.run(place.sql("SELECT * FROM clientes"))
+    assert (row["nr"], row["correo"], row["intentos"]) == (7, "eva@example.com", 1)
+    shown = json.loads(place("show", "clientes", "7", "--json").out)
+    assert row["cola_status"] in json.dumps(shown)
+    assert columns(place) == ["customer_id", "email", "country"]
+    monkeypatch.setenv("ESCLUSA_TABLES", json.dumps({"costumers": mapped}))
+    refused = place("status")
+    assert refused.code == 3
+    assert "did you mean customers?" in refused.err
