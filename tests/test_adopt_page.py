@@ -26,6 +26,7 @@ SELECT string_agg(line, E'\n' ORDER BY line) FROM (
     UNION ALL SELECT indexdef FROM pg_indexes WHERE tablename = 'invoices'
     UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint
         WHERE conrelid = 'invoices'::regclass
+    UNION ALL SELECT tgname FROM pg_trigger WHERE tgrelid = 'invoices'::regclass
     UNION ALL SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'
 ) AS lines"""
 
@@ -130,6 +131,17 @@ def test_the_way_from_a_table_to_a_worker_and_back(shop: Shop) -> None:
     assert shop.sql(rows) == business
     states = shop.sql("SELECT string_agg(status, ' ' ORDER BY invoice_no) FROM invoices")
     assert states == "sent sent failed draft pending sending"
+
+
+def test_the_trigger_of_notify_comes_and_goes(shop: Shop) -> None:
+    path, before = shop.folder / "invoices.py", shop.sql(DESCRIBE)
+    path.write_text(path.read_text().replace("track(\n", "track(\n        notify=True,\n"))
+    assert "create trigger esclusa_notify\n" in shop.run("esclusa migrate --yes")
+    shop.sql("CREATE ROLE writer")
+    shop.sql("GRANT INSERT ON invoices TO writer")
+    shop.sql("SET ROLE writer; INSERT INTO invoices (email, amount) VALUES ('sol@example.com', 1)")
+    shop.run(page_commands()[-1][0])
+    assert shop.sql(DESCRIBE) == before
 
 
 def test_a_role_with_few_rights_works_and_others_get_nothing(shop: Shop) -> None:
