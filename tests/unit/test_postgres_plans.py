@@ -32,8 +32,10 @@ class Own(Record, table="own", key="name"):
     lifecycle = Lifecycle(STATES)
 
 
-class Guest(Record, table="guest", track=track(prefix="x_")):
-    """Attached: other programs leave nulls in its tracking."""
+class Guest(
+    Record, table="guest", track=track(prefix="x_", created_at="made", leased_at="locked_at")
+):
+    """Attached: other programs leave nulls in its tracking, and write times without a zone."""
 
     url: str | None = "u"
     lifecycle = Lifecycle(STATES)
@@ -58,7 +60,9 @@ GUEST = stage("guest", Guest.kind, take="pending", hold="working", exhausted="fa
 def server() -> Iterator[PostgresServer]:
     with PostgresServer(options={"autovacuum": "off"}) as server:
         url = server.create_database("plans")
-        server.run_sql("CREATE TABLE guest (id bigserial PRIMARY KEY, url text)", "plans")
+        server.run_sql(
+            "CREATE TABLE guest (id bigserial PRIMARY KEY, url text, made timestamp)", "plans"
+        )
         assert url
         yield server
 
@@ -67,7 +71,7 @@ def server() -> Iterator[PostgresServer]:
 async def store(server: PostgresServer) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(server.url("plans"))
     await store.open()
-    if await store.migrate((Own.kind, Guest.kind), (OWN, RANKED, GUEST)):
+    if await store.migrate((Own.kind, Guest.kind), (OWN, RANKED, GUEST), foreign=True):
         fetch = store._connections.fetch
         await fetch(
             f"""INSERT INTO own (id, name, status, url)
