@@ -40,6 +40,7 @@ _UNAVAILABLE = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.exceptions.InterfaceError,
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
@@ -120,6 +121,7 @@ class Cluster:
     poison: set[str] = field(default_factory=set)
     exits: list[str] = field(default_factory=list)
     feeding: bool = True
+    stopping: bool = False
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _observer: Any = None
     _observing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -172,7 +174,7 @@ class Cluster:
         await self.fetch(_PARCELS)
         done = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-m", "esclusa", "migrate"],
+            [sys.executable, "-m", "esclusa", "migrate", "--yes"],
             cwd=self.folder,
             env=self.environ(self.url),
             capture_output=True,
@@ -246,7 +248,7 @@ class Cluster:
 
     async def supervise(self) -> None:
         """Start workers again that ended, as a service manager does."""
-        while True:
+        while not self.stopping:
             for machine in self.machines:
                 code = machine.process.poll() if machine.process else None
                 if code is not None:
@@ -257,8 +259,8 @@ class Cluster:
             await asyncio.sleep(0.3)
 
     async def stop_workers(self) -> list[str]:
-        """Stop all in order; return what went wrong."""
-        faults = []
+        """Stop all in order; return what went wrong. None is started again after that."""
+        self.stopping, faults = True, []
         for machine in self.machines:
             machine.signal(signal.SIGTERM)
         for machine in self.machines:
