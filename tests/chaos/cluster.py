@@ -40,7 +40,7 @@ _UNAVAILABLE = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.exceptions.InterfaceError,
-    asyncpg.InternalClientError,
+    asyncpg.exceptions.InternalClientError,
     OSError,
     TimeoutError,
 )

@@ -18,7 +18,7 @@ def test_run_answers_as_promised(esclusa: RunCommand) -> None:
 
 def test_tick_runs_what_is_due_and_exits(esclusa: RunCommand) -> None:
     first = esclusa("tick", "--json")
-    assert first.code == 5
+    assert first.code == 5, first.err
     greetings = [
         run["counters"] for run in first.json["runs"] if run["cycle"] == "hello.greet"
     ]  # on a slow day its next slot comes too

@@ -252,6 +252,8 @@ def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict
     out: list[dict[str, Any]] = [
         {"collectionGroup": table, "fieldPath": "*", "indexes": []} for table in system
     ]
+    old = [{"order": "ASCENDING", "queryScope": "COLLECTION"}]  # to find what is pruned
+    out.append({"collectionGroup": names.HISTORY, "fieldPath": "at", "indexes": old})
     for kind in kinds:
         codec = Codec(kind)
         for archived in (False, True) if kind.archive else (False,):
