@@ -164,6 +164,35 @@ async def test_a_role_without_rights_gets_the_statement_for_its_dba(
         await sql(url, 'DROP OWNED BY "Worker 1" CASCADE;\nDROP ROLE "Worker 1"')
 
 
+async def test_rows_that_row_level_security_hides_are_reported(
+    server: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """Without a policy for the role, every statement succeeds and finds nothing."""
+    assert esclusa(url, tmp_path, "migrate").returncode == 0
+    await sql(
+        url,
+        """CREATE ROLE worker LOGIN;
+GRANT USAGE ON SCHEMA public, esclusa TO worker;
+GRANT ALL ON ALL TABLES IN SCHEMA public, esclusa TO worker;
+GRANT ALL ON ALL SEQUENCES IN SCHEMA public, esclusa TO worker;
+ALTER TABLE greetings ENABLE ROW LEVEL SECURITY""",
+    )
+    theirs = url.replace("postgres@", "worker@")
+    try:
+        found = esclusa(theirs, tmp_path, "doctor")
+        assert found.returncode == 4
+        assert "row level security hides every row of greetings from the role worker" in (
+            found.stdout
+        )
+        [statement] = [
+            line.partition("run: ")[2] for line in found.stdout.splitlines() if "POLICY" in line
+        ]
+        await sql(url, statement)
+        assert "row level security" not in esclusa(theirs, tmp_path, "doctor").stdout
+    finally:
+        await sql(url, "DROP OWNED BY worker CASCADE;\nDROP ROLE worker")
+
+
 async def test_roles_of_supabase_reach_no_system_table(url: str, server: PostgresServer) -> None:
     """Supabase grants everything in ``public`` to these roles, and could grant more."""
     await sql(

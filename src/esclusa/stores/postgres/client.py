@@ -360,6 +360,8 @@ def mapped_errors(url: str) -> Iterator[None]:
         if isinstance(error, pg.InterfaceError) and isinstance(error, ValueError):
             raise  # asyncpg cannot encode a value
         why = str(error) or "no answer in time"
+        if "unsupported startup parameter" in why:
+            why += "; behind PgBouncer set ESCLUSA_POSTGRES_STATEMENT_CACHE_SIZE=0"
         unavailable = StoreNotReady if _is_not_ready(error, url) else StoreUnavailable
         raise unavailable(text("store_unavailable", store=url, why=why)) from error
 

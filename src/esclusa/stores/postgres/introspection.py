@@ -8,6 +8,7 @@ from typing import Any
 
 from esclusa.model.errors import SchemaError, SchemaRefused
 from esclusa.model.record import Kind
+from esclusa.stores.postgres.client import ConnectionPools
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.names import Installation, maker
 
@@ -216,6 +217,23 @@ async def made_elsewhere(
     """Return tables of this installation outside the search path, which has none of these names."""
     rows = await connection.fetch(_MADE, list(tables), installation.archive_schema)
     return [name for name, comment in rows if maker(comment) == installation.schema]
+
+
+_HIDDEN = """
+SELECT n.name, current_user FROM unnest($1::text[]) AS n(name)
+WHERE row_security_active(n.name) AND NOT EXISTS (
+    SELECT 1 FROM pg_policy p WHERE p.polrelid = n.name::regclass AND p.polpermissive
+        AND p.polcmd IN ('*', 'r') AND (0 = ANY(p.polroles) OR EXISTS (
+            SELECT 1 FROM unnest(p.polroles) r WHERE r <> 0 AND pg_has_role(r, 'USAGE'))))"""
+
+
+async def hidden_tables(
+    connections: ConnectionPools, tables: Iterable[Table]
+) -> list[tuple[str, str]]:
+    """The tables whose rows row level security hides, all of them, and from which role."""
+    idents = {table.ident: table.name for table in tables}
+    rows = await connections.fetch(_HIDDEN, list(idents))
+    return [(idents[ident], role) for ident, role in rows]
 
 
 async def archived_columns(connection: Any, table: Table) -> list[str]:

@@ -30,12 +30,14 @@ from esclusa.model.settlement import (
     drafts_of,
 )
 from esclusa.model.stage import Stage
-from esclusa.ports.store import OnAdopted, OnRefused
+from esclusa.model.texts import text
+from esclusa.ports.store import OnAdopted, OnRefused, StoreFaults
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.isolate import ClaimIsolation
 from esclusa.stores.postgres import (
     claims,
     inserts,
+    introspection,
     leases,
     maintenance,
     migrate,
@@ -128,8 +130,10 @@ class PostgresStore:
         await self._listener.close()
         await self._connections.close()
 
-    async def check(self, seconds: float) -> None:
-        return None
+    async def check(self, seconds: float) -> StoreFaults | None:
+        hidden = await introspection.hidden_tables(self._connections, self._tables.values())
+        faults = [text("rows_hidden", table=table, role=role) for table, role in hidden]
+        return StoreFaults(tuple(faults), complete=True) if faults else None
 
     # schema
 
