@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from esclusa.model.columns import SYSTEM_PREFIX
 from esclusa.model.migration import MigrationStep, transactions
 
 SYSTEM = "system tables"
@@ -35,14 +36,20 @@ def answer(steps: Sequence[MigrationStep], notes: Sequence[str]) -> dict[str, An
 
 
 def overview(steps: Sequence[MigrationStep], notes: Sequence[str]) -> str:
-    """Return what would happen, table by table, for people."""
+    """Return what would happen, for people: tables of other programs first, ours in short."""
+    tables = by_table(steps)
+    system = {table for table in tables if table == SYSTEM or table.startswith(SYSTEM_PREFIX)}
+    changed = [(table, done) for table, done in tables.items() if table not in system]
     lines = []
-    for table, done in by_table(steps).items():
+    for table, done in sorted(changed, key=lambda each: not each[1][0].foreign):
         foreign = any(step.foreign for step in done)
         lines.append(f"{table} (a table of another program)" if foreign else table)
         for step in done:
             beside = ", while other programs go on" if step.outside else ""
             lines.append(f"  {step.summary}{beside}")
+    if system:
+        count = sum(len(tables[table]) for table in system)
+        lines.append(f"{SYSTEM}: {count} changes of Esclusa's own tables; --sql shows them")
     return "\n".join([*lines, *(f"note: {note}" for note in notes)])
 
 

@@ -221,8 +221,9 @@ async def made_elsewhere(
 
 _HIDDEN = """
 SELECT n.name, current_user FROM unnest($1::text[]) AS n(name)
-WHERE row_security_active(n.name) AND NOT EXISTS (
-    SELECT 1 FROM pg_policy p WHERE p.polrelid = n.name::regclass AND p.polpermissive
+JOIN pg_class c ON c.oid = to_regclass(n.name)
+WHERE row_security_active(c.oid) AND NOT EXISTS (
+    SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND p.polpermissive
         AND p.polcmd IN ('*', 'r') AND (0 = ANY(p.polroles) OR EXISTS (
             SELECT 1 FROM unnest(p.polroles) r WHERE r <> 0 AND pg_has_role(r, 'USAGE'))))"""
 
