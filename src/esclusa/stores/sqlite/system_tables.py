@@ -25,7 +25,7 @@ from esclusa.stores.sqlite.maintenance import table_columns
 from esclusa.stores.sqlite.statements import quote
 
 # The migration that begins to write down which tables Esclusa made.
-_MARKS = 3
+_MARKS = 2
 # System tables that had other names before that.
 _RENAMED = {
     "dead_letters": "esclusa_dead_letters",
