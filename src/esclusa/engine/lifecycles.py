@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.registry import SYSTEM, Registry
-from esclusa.model.errors import BadQuery, EsclusaError, NotFound, SchemaBehind, SchemaError
+from esclusa.model.errors import BadQuery, EsclusaError, NotFound, SchemaBehind
 from esclusa.model.query import Cond, Query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Settlement, StateCount
@@ -140,8 +140,11 @@ class Lifecycles:
         return [await self._count(kind, state) for state in strange]
 
     async def diff(self) -> list[LifecycleDiff]:
-        """Compare every kind; works before ``migrate``, on the schema of the version before."""
-        with suppress(SchemaBehind, SchemaError):
+        """Compare every kind; works before ``migrate``, on the schema of the version before.
+
+        Raises SchemaError with every fault if a table does not fit what is declared.
+        """
+        with suppress(SchemaBehind):
             await self._store.use(self._registry.all_kinds, self._registry.all_stages)
         stored: dict[str, LifecycleRecord] = {}
         if await self._store.states(LifecycleRecord.kind):
