@@ -240,7 +240,13 @@ def esclusa(
     for name, value in environ_of(database, tmp_path, cdn[1]).items():
         monkeypatch.setenv(name, value)
 
+    made = False
+
     async def call(*argv: str) -> CommandResult:
+        nonlocal made
+        if not made:
+            made = True
+            await call("migrate", "--yes")  # refused if the settings are wrong
         capsys.readouterr()
         code = await asyncio.to_thread(
             code_of, argv, open_runtime=open_runtime, open_store=open_store

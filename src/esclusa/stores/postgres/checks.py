@@ -57,8 +57,8 @@ async def check(connection: Any, table: Table, existing: ExistingTable) -> Table
         if column in existing.columns:
             where = f"column {kind.table}.{column} (for {name})"
             found.faults.extend(f"{where} {why}" for why in _misfits(table, existing, name, column))
-    unwritable = [*_unfilled(table, existing), *_not_null_fields(kind, existing)]
-    (found.faults if kind.inserted else found.notes).extend(unwritable)
+    (found.faults if kind.inserted else found.notes).extend(_unfilled(table, existing))
+    found.notes.extend(_not_null_fields(kind, existing))
     found.notes.extend(_table_notes(table, existing))
     await _try_constraints(connection, table, existing, found)
     return found
@@ -172,6 +172,7 @@ def _unfilled(table: Table, existing: ExistingTable) -> Iterator[str]:
 
 
 def _not_null_fields(kind: Kind, existing: ExistingTable) -> Iterator[str]:
+    """Return the fields that may be empty in a record and not in the table."""
     for field in kind.fields:
         info = kind.model.model_fields[field.name]
         is_null = not info.is_required() and info.get_default(call_default_factory=True) is None
@@ -180,8 +181,8 @@ def _not_null_fields(kind: Kind, existing: ExistingTable) -> Iterator[str]:
             alter = f"ALTER TABLE {quote(kind.table)} ALTER COLUMN {quote(field.column)}"
             yield (
                 f"column {kind.table}.{field.column} (for {field.name}) is NOT NULL without a"
-                " default, but the field is None by default; give it another default, or run:"
-                f" {alter} DROP NOT NULL"
+                " default: a new record without it is refused; if there are such records, give the"
+                f" field a default, or run: {alter} DROP NOT NULL"
             )
 
 

@@ -68,6 +68,7 @@ def check(connection: apsw.Connection, kind: Kind, stages: Sequence[Stage]) -> T
             found.faults.extend(f"{where} {why}" for why in _misfits(kind, name, actual, strict))
     found.faults.extend(_id_misfits(kind, columns))
     (found.faults if kind.inserted else found.notes).extend(_unfilled(kind, columns))
+    found.notes.extend(_not_null_fields(kind, columns))
     for field in kind.fields:
         actual = columns.get(field.column.lower())
         if actual is not None and actual.generated:
@@ -165,6 +166,10 @@ def _unfilled(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]:
                 " and no field fills it: the table refuses every row that Esclusa inserts; declare"
                 " a field for it, or give it a DEFAULT"
             )
+
+
+def _not_null_fields(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]:
+    """Return the fields that may be empty in a record and not in the table."""
     for field in kind.fields:
         actual = columns.get(field.column.lower())
         if actual is None:
@@ -174,7 +179,8 @@ def _unfilled(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]:
         if actual.not_null and actual.default is None and is_null and not actual.generated:
             yield (
                 f"column {kind.table}.{actual.name} (for {field.name}) is NOT NULL without a"
-                " default, but the field is None by default; give one of them another default"
+                " default: a new record without it is refused; if there are such records, give the"
+                " field a default"
             )
 
 
