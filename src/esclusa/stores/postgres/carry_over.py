@@ -236,6 +236,9 @@ async def _end_earlier_programs(
 
 
 def as_moved(table: ExistingTable, source: str, target: str) -> None:
-    """Give what was read of a table the names that its indexes have after it moved."""
-    old, new = (ident.replace('"', "").rpartition(".")[2] for ident in (source, target))
+    """Give what was read of a table the schema and the index names that it has after it moved."""
+    (_, _, old), (schema, _, new) = (
+        ident.replace('"', "").rpartition(".") for ident in (source, target)
+    )
+    table.schema = schema
     table.indexes = {_renamed(name, old, new) for name in table.indexes}
