@@ -114,26 +114,25 @@ async def test_throttled_by_an_external_service(shop: Client) -> None:
 
 
 def test_every_error_has_a_problem() -> None:
-    made = {
-        "FaultsError": errors.FaultsError("x", ["y"]),
-        "DeclarationError": errors.DeclarationError("x", ["y"]),
-        "SettingsError": errors.SettingsError("x", ["SOME_KEY is missing"]),
-        "SchemaError": errors.SchemaError("x", ["run migrate"]),
-        "SchemaBehind": errors.SchemaBehind("x", ["run migrate"]),
-        "SchemaRefused": errors.SchemaRefused("x", ["run migrate"]),
-        "UndeclaredMove": errors.UndeclaredMove("x", "a", "b", ["c"]),
-        "UndeclaredState": errors.UndeclaredState("x", "a", "t"),
-        "Failure": errors.Failure("x"),
-        "Permanent": errors.Permanent("x"),
-        "Throttled": errors.Throttled("x", after=1),
+    arguments: dict[type, tuple[Any, ...]] = {
+        errors.SettingsError: ("x", ["SOME_KEY is missing"]),
+        errors.FaultsError: ("x", ["y"]),
+        errors.UndeclaredMove: ("x", "a", "b", ["c"]),
+        errors.UndeclaredState: ("x", "a", "t"),
     }
+
+    def made(kind: type) -> Any:
+        given = next((a for base, a in arguments.items() if issubclass(kind, base)), ("x",))
+        return kind(*given, **({"after": 1} if kind is errors.Throttled else {}))
+
     status = {}
     for name, kind in vars(errors).items():
         if isinstance(kind, type) and issubclass(kind, errors.EsclusaError):
-            status[name] = problems.error_response(made.get(name) or kind("x")).status_code
+            status[name] = problems.error_response(made(kind)).status_code
     assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
     assert {n for n, s in status.items() if s == 409} == {
         "UndeclaredMove",
+        "UndeclaredEffect",
         "UndeclaredState",
         "AlreadyRunning",
         "Paused",
@@ -146,7 +145,7 @@ def test_every_error_has_a_problem() -> None:
         "SchemaBehind",
     }
     assert status["SettingsError"] == 503
-    assert b"SOME_KEY is missing" in problems.error_response(made["SettingsError"]).body
+    assert b"SOME_KEY is missing" in problems.error_response(made(errors.SettingsError)).body
     from datetime import UTC, datetime
 
     assert (
