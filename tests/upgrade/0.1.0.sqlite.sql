@@ -2,7 +2,7 @@
 -- SQLite version 3.54.1
 -- Date: Wed Nov 18 07:36:03 2026
 -- Tables like: (All)
--- Database: /tmp/wt/schema-dump/post.db
+-- Database: post.db
 -- User: root @ vm
 
 -- The values of various per-database settings
