@@ -145,7 +145,6 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
         async with opened as runtime:
             data = await check_data(runtime)
             schema = await check_schema(runtime)
-            data = data or await check_data(runtime)  # some faults are those of known tables
             work: list[Check] = []
             if schema.verdict != "fail":
                 work += await check_states(runtime)
@@ -167,7 +166,7 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
 
 
 async def check_data(runtime: Runtime) -> list[Check]:
-    """Whether a file can be written and is not damaged, and the rows of tables can be seen."""
+    """Whether a store that is a file can be written and is not damaged."""
     found = await runtime.store.check(DATA_SECONDS)
     if found is None:
         return []

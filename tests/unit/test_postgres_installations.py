@@ -179,16 +179,15 @@ ALTER TABLE greetings ENABLE ROW LEVEL SECURITY""",
     )
     theirs = url.replace("postgres@", "worker@")
     try:
-        found = esclusa(theirs, tmp_path, "doctor")
-        assert found.returncode == 4
-        assert "row level security hides every row of greetings from the role worker" in (
-            found.stdout
-        )
-        [statement] = [
-            line.partition("run: ")[2] for line in found.stdout.splitlines() if "POLICY" in line
-        ]
-        await sql(url, statement)
-        assert "row level security" not in esclusa(theirs, tmp_path, "doctor").stdout
+        hidden = "row level security hides every row of greetings from this role"
+        for command in (("doctor",), ("run", "hello.greet"), ("status",)):
+            found = esclusa(theirs, tmp_path, *command)
+            assert found.returncode == 4
+            assert hidden in found.stdout + found.stderr
+        policy = found.stderr.partition("owner: ")[2].splitlines()[0].replace("…", "worker")
+        await sql(url, policy)
+        assert hidden not in esclusa(theirs, tmp_path, "doctor").stdout
+        assert esclusa(theirs, tmp_path, "run", "hello.greet").returncode == 5
     finally:
         await sql(url, "DROP OWNED BY worker CASCADE;\nDROP ROLE worker")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from esclusa.engine.registry import Registry
 from esclusa.model.effects import Move
 from esclusa.model.errors import NotFound
-from esclusa.model.query import Where, one_of, query
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.query import Page, Where, one_of, query
+from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
 from esclusa.model.system_records import DeadLetter
@@ -30,6 +30,8 @@ class DeadLetters:
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
         self._registry = registry
+        self._exhausted = {(stage.kind.table, stage.exhausted) for stage in registry.all_stages}
+        self._after: str | None = None
 
     async def redriven(
         self,
@@ -79,12 +81,12 @@ class DeadLetters:
             found = [way for way in found if came in way[0].states] or found
         return found[0][1]
 
-    async def close(self, refs: Iterable[Ref], who: str) -> int:
-        """Close the open letters of these records, if they are not exhausted any more."""
+    async def close(self, records: Iterable[Record], who: str) -> int:
+        """Close the open letters of records that were exhausted, as given, and are not any more."""
         by_kind: defaultdict[Kind, list[str]] = defaultdict(list)
-        for ref in refs:
-            if self._exhausted(ref.kind):
-                by_kind[ref.kind].append(ref.id)
+        for record in records:
+            if self._is_exhausted(record):
+                by_kind[record.kind].append(record.id)
         closed = 0
         for kind, ids in by_kind.items():
             for start in range(0, len(ids), _PART):
@@ -93,26 +95,26 @@ class DeadLetters:
                     "table_name": kind.table,
                     "record_id": one_of(*ids[start : start + _PART]),
                 }
-                closed += await self._close(await self._letters(asked), who)
+                closed += await self._close((await self._page(asked)).items, who)
         return closed
 
     async def close_all(self, who: str) -> int:
-        """Close every open letter whose record went on, by any program."""
+        """Close every open letter whose record went on, by any program.
+
+        If there are very many, the next call continues where this one ends.
+        """
         closed = seen = 0
-        after: str | None = None
         while seen < _SWEEP:
-            page = await self._store.find(
-                query(DeadLetter, {"status": "open"}, limit=_PAGE, after=after)
-            )
-            closed += await self._close([x for x in page.items if isinstance(x, DeadLetter)], who)
-            seen, after = seen + len(page.items), page.next
-            if after is None:
+            page = await self._page({"status": "open"}, self._after)
+            closed += await self._close(page.items, who)
+            seen, self._after = seen + len(page.items), page.next
+            if self._after is None:
                 break
         return closed
 
-    async def _letters(self, where: Where) -> list[DeadLetter]:
-        page = await self._store.find(query(DeadLetter, where, limit=_PAGE))
-        return [letter for letter in page.items if isinstance(letter, DeadLetter)]
+    async def _page(self, where: Where, after: str | None = None) -> Page[DeadLetter]:
+        found = await self._store.find(query(DeadLetter, where, limit=_PAGE, after=after))
+        return cast("Page[DeadLetter]", found)
 
     async def _close(self, letters: Sequence[DeadLetter], who: str) -> int:
         """Close the letters whose record left its exhausted state, and all but its last one."""
@@ -131,7 +133,7 @@ class DeadLetters:
                 record = records[letter.record_id]
                 if record is None:
                     why = text("dead_letter_record_gone")
-                elif kind.lifecycle.current(record.status) not in self._exhausted(kind):
+                elif not self._is_exhausted(record):
                     why = text("dead_letter_record_moved", state=record.status)
                 elif newest[letter.record_id] != letter.id:
                     why = text("dead_letter_superseded")
@@ -143,7 +145,6 @@ class DeadLetters:
         verdicts = await self._store.settle(settlements) if settlements else []
         return sum(isinstance(verdict, Settled) for verdict in verdicts)
 
-    def _exhausted(self, kind: Kind) -> set[str]:
-        """The exhausted states of a kind."""
-        stages = (stage for stage in self._registry.all_stages if stage.kind == kind)
-        return {stage.exhausted for stage in stages if stage.exhausted is not None}
+    def _is_exhausted(self, record: Record) -> bool:
+        state = record.kind.lifecycle.current(record.status)
+        return (record.kind.table, state) in self._exhausted

@@ -6,6 +6,7 @@ Every operation leaves an audit row.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,11 +16,17 @@ from esclusa.engine.dead_letters import DeadLetters
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext
 from esclusa.engine.selection import condition_text, narrowed, selected
-from esclusa.model.effects import Move
-from esclusa.model.errors import BadQuery, NotFound, StoreConflict, UndeclaredMove, UndeclaredState
+from esclusa.model.errors import (
+    BadQuery,
+    NotFound,
+    StoreConflict,
+    StoreUnavailable,
+    UndeclaredMove,
+    UndeclaredState,
+)
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Locked, Lost, Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
 from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Message
@@ -196,7 +203,7 @@ class Operations:
                         changes=self._changes(record, answer.fields),
                     )
                 )
-            await self._settle(settlements, acted)
+            await self._settle(settlements, acted, records)
             if limit is not None and acted.moved >= limit:
                 break
         return await self._finish(acted, where, reason)
@@ -218,7 +225,7 @@ class Operations:
         chosen = narrowed(selected(DeadLetter.kind, ids, where), ["open"])
         acted = await self._start("redrive", DeadLetter.kind, chosen, seen=seen, dry_run=dry_run)
         async for letters in self._chunks(DeadLetter.kind, chosen, acted):
-            settlements = []
+            settlements, records = [], list[Record]()
             for letter in letters:
                 try:
                     record = await self._dead_letters.record_of(letter)
@@ -232,9 +239,10 @@ class Operations:
                             changes=self._changes(record, record.kind.check_fields(fields or {})),
                         )
                     )
+                    records.append(record)
                 except NotFound as error:
                     acted.passed.append({"id": letter.id, "why": error.text})
-            await self._settle(settlements, acted)
+            await self._settle(settlements, acted, records)
         return await self._finish(acted, chosen, reason)
 
     async def discard(
@@ -371,7 +379,7 @@ class Operations:
                         changes=self._changes(record, checked),
                     )
                 )
-            await self._settle(settlements, acted)
+            await self._settle(settlements, acted, records)
         return await self._finish(acted, chosen, reason)
 
     def _changes(self, record: Record, fields: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -402,18 +410,19 @@ class Operations:
             if after is None:
                 return
 
-    async def _settle(self, settlements: list[Settlement], acted: Acted) -> None:
+    async def _settle(
+        self, settlements: list[Settlement], acted: Acted, records: Sequence[Record]
+    ) -> None:
+        """Write the settlements, then close the dead letters of these records that went on."""
         verdicts = await self._store.settle(settlements) if settlements else []
-        left: list[Ref] = []
         for verdict in verdicts:
             if isinstance(verdict, Settled):
                 acted.moved += 1
-                left.append(verdict.ref)
             else:
                 why = text("changed_meanwhile") if isinstance(verdict, Lost) else verdict.why
                 acted.passed.append({"id": verdict.ref.id, "why": why})
-        moves = [e for s in settlements for e in s.effects if isinstance(e, Move)]
-        await self._dead_letters.close([*left, *(Ref(e.kind, e.id) for e in moves)], self.who)
+        with suppress(StoreConflict, StoreUnavailable):  # else the next sweep closes them
+            await self._dead_letters.close(records, self.who)
 
     async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:
         if not acted.dry_run:

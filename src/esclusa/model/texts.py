@@ -233,10 +233,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "store_unavailable": "{store} does not answer: {why}",
     "store_locked": "{store}: another process has kept the database locked for {seconds} s",
     "store_read_only": "{store} is read-only: this process cannot write the file or its folder",
-    "rows_hidden": (
-        "row level security hides every row of {table} from the role {role};"
-        " run: CREATE POLICY esclusa ON {table} TO {role} USING (true) WITH CHECK (true)"
-    ),
     "store_damaged": "{store} is damaged ({why}); restore it from a copy",
     "table_locked": "the table {table} is locked by another program",
     "document_locked": "{table} {id}, or what it changes, is locked by another program",

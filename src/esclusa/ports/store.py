@@ -70,7 +70,7 @@ class Store(Protocol):
     async def check(self, seconds: float) -> StoreFaults | None:
         """The faults that calls have met, and those that reading for ``seconds`` finds.
 
-        None if none is known and the store's server checks its data itself.
+        None if the store's server checks its data itself.
         """
 
     async def migrate(

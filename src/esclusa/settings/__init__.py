@@ -1,6 +1,6 @@
 """Settings: one typed object from a TOML file, the environment and the command line."""
 
-from esclusa.settings.loading import load
+from esclusa.settings.loader import load
 from esclusa.settings.model import SYSTEM_OPTIONS, ApiToken, Settings, is_loopback
 
 __all__ = ["SYSTEM_OPTIONS", "ApiToken", "Settings", "is_loopback", "load"]

@@ -52,6 +52,11 @@ async def check(connection: Any, table: Table, existing: ExistingTable) -> Table
         why = f"{kind.table} is {relation}; only a table can have the needed columns and indexes"
         return TableFindings([why], [])
     found = TableFindings([], [])
+    if existing.rows_hidden:
+        found.faults.append(
+            f"row level security hides every row of {kind.table} from this role; run as its owner:"
+            f" CREATE POLICY esclusa ON {table.ident} TO … USING (true) WITH CHECK (true)"
+        )
     found.faults.extend(_missing_columns(kind, existing))
     for name, column in kind.track.items():
         if column in existing.columns:
@@ -201,7 +206,7 @@ def _table_notes(table: Table, existing: ExistingTable) -> Iterator[str]:
             f"table {kind.table} is partitioned by {by}: it cannot keep the key"
             f" ({', '.join(sorted(key))}) unique against other programs"
         )
-    if existing.row_security:
+    if existing.row_security and not existing.rows_hidden:
         yield f"table {kind.table} has row security: this role sees only what its policies allow"
     if existing.unlogged:
         yield f"table {kind.table} is unlogged: a crash of the server empties it"

@@ -8,14 +8,15 @@ from typing import Any
 
 from esclusa.model.errors import SchemaError, SchemaRefused
 from esclusa.model.record import Kind
-from esclusa.stores.postgres.client import ConnectionPools
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.names import Installation, maker
 
 _TABLES = """
 SELECT n.name, s.nspname, c.relkind::text, c.relpersistence::text,
-    c.relrowsecurity AND NOT pg_has_role(c.relowner, 'USAGE')
-        AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user),
+    row_security_active(c.oid), row_security_active(c.oid) AND NOT EXISTS (
+        SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND p.polpermissive
+            AND p.polcmd IN ('*', 'r') AND (0 = ANY(p.polroles) OR EXISTS (
+                SELECT 1 FROM unnest(p.polroles) r WHERE r <> 0 AND pg_has_role(r, 'USAGE')))),
     ARRAY(SELECT a.attname::text FROM pg_partitioned_table p
         JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY(p.partattrs)
         WHERE p.partrelid = c.oid),
@@ -102,6 +103,8 @@ class ExistingTable:
     unlogged: bool = False
     # Whether row security limits what this role sees.
     row_security: bool = False
+    # Whether no policy lets it see any row.
+    rows_hidden: bool = False
     partition_key: tuple[str, ...] = ()
     # Schema and name of the partitions that hold rows.
     partitions: tuple[tuple[str, str], ...] = ()
@@ -135,13 +138,14 @@ async def introspect(connection: Any, names: Iterable[str]) -> dict[str, Existin
     wanted = list(dict.fromkeys(names))
     tables: dict[str, ExistingTable] = {}
     for row in await connection.fetch(_TABLES, wanted):
-        name, schema, relkind, kept, secured, key, parts, comment = row
+        name, schema, relkind, kept, secured, hidden, key, parts, comment = row
         tables[name] = ExistingTable(
             made_by=maker(comment),
             relkind=relkind,
             schema=schema,
             unlogged=kept == "u",
             row_security=secured,
+            rows_hidden=hidden,
             partition_key=tuple(key),
             partitions=tuple((schema, name) for schema, name in parts),
         )
@@ -217,24 +221,6 @@ async def made_elsewhere(
     """Return tables of this installation outside the search path, which has none of these names."""
     rows = await connection.fetch(_MADE, list(tables), installation.archive_schema)
     return [name for name, comment in rows if maker(comment) == installation.schema]
-
-
-_HIDDEN = """
-SELECT n.name, current_user FROM unnest($1::text[]) AS n(name)
-JOIN pg_class c ON c.oid = to_regclass(n.name)
-WHERE row_security_active(c.oid) AND NOT EXISTS (
-    SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND p.polpermissive
-        AND p.polcmd IN ('*', 'r') AND (0 = ANY(p.polroles) OR EXISTS (
-            SELECT 1 FROM unnest(p.polroles) r WHERE r <> 0 AND pg_has_role(r, 'USAGE'))))"""
-
-
-async def hidden_tables(
-    connections: ConnectionPools, tables: Iterable[Table]
-) -> list[tuple[str, str]]:
-    """The tables whose rows row level security hides, all of them, and from which role."""
-    idents = {table.ident: table.name for table in tables}
-    rows = await connections.fetch(_HIDDEN, list(idents))
-    return [(idents[ident], role) for ident, role in rows]
 
 
 async def archived_columns(connection: Any, table: Table) -> list[str]:
