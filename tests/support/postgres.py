@@ -37,7 +37,7 @@ class PostgresServer:
         self._ending: subprocess.Popen[bytes] | None = None
         self._base: Path | None = None
         self._programs: Path | None = None
-        self._user = _unprivileged()
+        self._user = unprivileged_user()
 
     def start(self) -> None:
         """Create the data folder if needed, start the server, return once it is ready."""
@@ -300,7 +300,7 @@ def find_programs() -> Path:
     )
 
 
-def _unprivileged() -> str | None:
+def unprivileged_user() -> str | None:
     """The user for the server, because PostgreSQL refuses to run as root; None if not root."""
     if os.geteuid() != 0:
         return None
