@@ -166,7 +166,7 @@ def _extracted(read: dict[str, Any], pages: list[int]) -> Any:
 
 
 def _anchor(item: dict[str, Any], index: int) -> dict[str, Any]:
-    x0, y0, x1, y1 = item["page_refs"][0]["boxes"][0]
+    x0, y0, x1, y1 = (item["page_refs"][0]["boxes"][0][name] for name in ("x0", "y0", "x1", "y1"))
     corners = [
         documentai.NormalizedVertex(x=x, y=y) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
     ]
@@ -196,7 +196,12 @@ def _fixed_answer(name: str, *, classify: bool) -> Any:
             "LINE_ITEM_VALUE": printed,
             "COLUMN_YEAR": "2024",
             "confidence": 0.97,
-            "page_refs": [{"page": 0, "boxes": [[0.5, 0.1 * n + 0.1, 0.6, 0.1 * n + 0.12]]}],
+            "page_refs": [
+                {
+                    "page": 0,
+                    "boxes": [{"x0": 0.5, "y0": 0.1 * n + 0.1, "x1": 0.6, "y1": 0.1 * n + 0.12}],
+                }
+            ],
             "text_spans": [{"start": start, "end": end}],
         }
         for n, (label, printed, start, end) in enumerate(values)

@@ -147,7 +147,7 @@ def overlap(item: dict[str, Any], page: int, box: tuple[float, float, float, flo
     place = item["page_refs"][0]
     if place["page"] != page:
         return 0.0
-    x0, y0, x1, y1 = place["boxes"][0]
+    x0, y0, x1, y1 = place["boxes"][0].values()
     wide, high = min(x1, box[2]) - max(x0, box[0]), min(y1, box[3]) - max(y0, box[1])
     if wide <= 0 or high <= 0:
         return 0.0

@@ -330,7 +330,10 @@ async def test_11_local_processor_reads_unknown_documents(new_service: NewServic
             for e in found
         )
         assert all(
-            0 <= v <= 1 for e in found for ref in e.page_refs for box in ref["boxes"] for v in box
+            set(box) == {"x0", "y0", "x1", "y1"} and all(0 <= v <= 1 for v in box.values())
+            for e in found
+            for ref in e.page_refs
+            for box in ref["boxes"]
         )
 
 

@@ -73,8 +73,8 @@ def test_boxes_match_the_displayed_values() -> None:
     assert len(straight) == len(askew)
     for before, after in zip(straight, askew, strict=True):
         (x0, y0, x1, y1), (left, top, right, bottom) = (
-            before["page_refs"][0]["boxes"][0],
-            after["page_refs"][0]["boxes"][0],
+            before["page_refs"][0]["boxes"][0].values(),
+            after["page_refs"][0]["boxes"][0].values(),
         )
         x, y = ((x0 + x1) / 2 - 0.5) * 612, (0.5 - (y0 + y1) / 2) * 792
         assert (left + right) / 2 == pytest.approx(0.5 + (x * cos - y * sin) / 612, abs=0.002)

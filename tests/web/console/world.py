@@ -402,7 +402,7 @@ async def _documents(runtime: Runtime) -> None:
             y = (60 + 44 * (position // 2 + 1)) / 850
             for column, year in ((400, "2024"), (500, "2023")):
                 right = (column + 84) / 600 if column == 400 else 572 / 600
-                box = [(column - 4) / 600, y - 5 / 850, right, y + 14 / 850]
+                box = {"x0": (column - 4) / 600, "y0": y - 5 / 850, "x1": right, "y1": y + 14 / 850}
                 rows.append(
                     extraction(
                         position,
@@ -415,7 +415,7 @@ async def _documents(runtime: Runtime) -> None:
                     )
                 )
                 position += 1
-    refs = [{"page": 1, "boxes": [[0.6, 0.2, 0.8, 0.23]]}]
+    refs = [{"page": 1, "boxes": [{"x0": 0.6, "y0": 0.2, "x1": 0.8, "y1": 0.23}]}]
     rows.append(extraction(900, "Total pasivos", 1204, page_refs=refs, confidence=0.8))
     await records.insert(rows)
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from esclusa import above, http
+from esclusa.pipelines.documents.boxes import page_boxes
 from esclusa.pipelines.documents.events import ReadyEvent
 from esclusa.pipelines.documents.folder_signals import from_event
 from esclusa.pipelines.documents.records import FOLDER_ENDED, Documento, Extraccion, Folio
@@ -131,7 +132,8 @@ async def summary(runtime: Runtime) -> list[str]:
     ]
     example = await runtime.records.first(Extraccion, {"type": "LINE_ITEM_VALUE"})
     if example is not None and example.page_refs:
-        box = ", ".join(f"{v:.3f}" for v in example.page_refs[0]["boxes"][0])
+        _, place = next(page_boxes(example.page_refs))
+        box = ", ".join(f"{v:.3f}" for v in place)
         where = f"page {example.page_refs[0]['page']}, box [{box}] of {example.gcs_uri}"
         lines.append(
             f"documents: {count} numbers, each with its place: {example.LINE_ITEM_NAME} "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from esclusa.pipelines.documents.boxes import around
 from esclusa.pipelines.documents.local.money import currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import convention_of, is_dash, magnitude_of, value_of
 from esclusa.pipelines.documents.local.periods import date_in, periods
@@ -212,7 +213,7 @@ def _text(document: Any, entity: Any) -> str | None:
 
 
 def _page_refs(document: Any, entity: Any, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    refs: dict[int, list[list[float]]] = {}
+    refs: dict[int, list[dict[str, float]]] = {}
     for ref in entity.page_anchor.page_refs:
         index = int(ref.page)
         boxes = refs.setdefault(numbers[index] if index < len(numbers) else index, [])
@@ -225,13 +226,8 @@ def _page_refs(document: Any, entity: Any, numbers: Sequence[int]) -> list[dict[
     return [{"page": page, "boxes": boxes} for page, boxes in sorted(refs.items())]
 
 
-def _box(poly: Any, page: Any) -> list[float] | None:
+def _box(poly: Any, page: Any) -> dict[str, float] | None:
     points = [(v.x, v.y) for v in poly.normalized_vertices]
     if not points and page is not None and page.dimension.width and page.dimension.height:
         points = [(v.x / page.dimension.width, v.y / page.dimension.height) for v in poly.vertices]
-    return _bounding_box(points) if points else None
-
-
-def _bounding_box(points: Iterable[tuple[float, float]]) -> list[float]:
-    xs, ys = zip(*points, strict=True)
-    return [round(float(v), 6) for v in (min(xs), min(ys), max(xs), max(ys))]
+    return around(points) if points else None

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from esclusa import NotFound, Record
+from esclusa.pipelines.documents.boxes import page_boxes
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.web import ConsoleExtension
 
@@ -73,15 +74,13 @@ def _value(record: Record) -> dict[str, Any]:
     assert isinstance(record, Extraccion)
     boxes = [
         {
-            "page": int(ref["page"]),
-            "x": box[0],
-            "y": box[1],
-            "width": max(0.0, box[2] - box[0]),
-            "height": max(0.0, box[3] - box[1]),
+            "page": page,
+            "x": x0,
+            "y": y0,
+            "width": max(0.0, x1 - x0),
+            "height": max(0.0, y1 - y0),
         }
-        for ref in record.page_refs
-        for box in ref.get("boxes", [])
-        if len(box) == 4
+        for page, (x0, y0, x1, y1) in page_boxes(record.page_refs)
     ]
     details = {name: getattr(record, name) for name in DETAILS}
     printed = record.LINE_ITEM_VALUE or record.value or getattr(record, record.type, None)

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
+from esclusa.pipelines.documents.boxes import box
 from esclusa.pipelines.documents.local import money
 from esclusa.pipelines.documents.local.blocks import (
     Block,
@@ -319,7 +320,7 @@ def _location(words: list[Word], part: tuple[int, int] | None = None) -> dict[st
         if length == end - start:
             start, end = start + part[0], start + part[1]
     return {
-        "page_refs": [{"page": words[0].page, "boxes": [[round(v, 6) for v in (x0, y0, x1, y1)]]}],
+        "page_refs": [{"page": words[0].page, "boxes": [box(x0, y0, x1, y1)]}],
         "text_spans": [{"start": start, "end": end}],
     }
 
