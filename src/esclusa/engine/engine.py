@@ -321,6 +321,7 @@ class Engine:
             self.clock,
             self.artifacts,
             self.telemetry,
+            self.alerts,
             self.worker,
             plan.settings,
             self.contexts.get(plan.name),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from esclusa.engine.alerts import AlertLog
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.options import Options
@@ -41,6 +42,7 @@ class RunTools:
     clock: StoreClock
     artifacts: Artifacts
     telemetry: Telemetry
+    alerts: AlertLog
     worker: str
     settings: Any
     context: Any
@@ -210,6 +212,14 @@ class RunContext:
             Run, {"cycle": self.cycle.name, "started_at": began}, order="started_at"
         ):
             yield run
+
+    async def alert(self, name: str, message: str, **details: Any) -> None:
+        """Begin an alert of this cycle, unless it is open. It ends with ``end_alert``."""
+        await self.tools.alerts.begin(name, self.cycle.name, message, run=self.id, **details)
+
+    async def end_alert(self, name: str) -> None:
+        """End an alert of this cycle, if it is open."""
+        await self.tools.alerts.end(name, self.cycle.name)
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a structured log line that names the run."""

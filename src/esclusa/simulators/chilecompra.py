@@ -1,26 +1,31 @@
-"""ChileCompra: the API with its odd success rule and errors, and the public site's list.
+"""ChileCompra: the API with its odd success rule and errors, and the public site's search.
 
 Control routes besides those of every simulator:
 
 - ``POST /_tenders``: details, or ``{"count": n, "day": "2026-11-16"}`` for sample tenders. ``site``
-  says whether the site lists them, ``api`` whether the day's list does.
+  says whether the site lists them, ``api`` whether the lists of the API do.
 - ``POST /_state``: ``ticket``, ``quota`` (calls a day), ``gap`` (seconds below which two calls are
-  too fast), ``site`` (false takes the site down).
+  too fast), ``site`` (false takes the site down), ``site_shape`` (``known``, ``changed``,
+  ``codeless``, ``empty``), ``site_errors`` (HTTP statuses by page, such as ``{"7": 500}``).
 - ``GET /_state``: how many calls were answered, and how many came too fast or at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import html
 import re
 import time
+from datetime import date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
 from esclusa.simulators.base import Simulator
+from esclusa.simulators.chilecompra_site import PATH as SITE_PATH
+from esclusa.simulators.chilecompra_site import answer_search
 
+CHILE = ZoneInfo("America/Santiago")
 REGIONS = (
     "Región del Biobío ",
     "Región Metropolitana de Santiago",
@@ -38,6 +43,17 @@ WORKS = (
     ("72103300", "Mantención de caminos"),
     ("43211500", "Computadores y periféricos"),
 )
+# The codes of the states that the parameter ``estado`` names; no code is no limit.
+STATES: dict[str, tuple[int, ...]] = {
+    "publicada": (5,),
+    "cerrada": (6,),
+    "desierta": (7,),
+    "adjudicada": (8,),
+    "revocada": (18,),
+    "suspendida": (19,),
+    "activas": (5,),
+    "todos": (),
+}
 _CODE = re.compile(r"\d{1,9}-\d{1,6}-[A-Z][A-Z0-9]\d{2}\Z")
 
 
@@ -68,7 +84,7 @@ def sample_tender(number: int, day: str) -> dict[str, Any]:
         "Fechas": {
             "FechaCreacion": f"{day}T07:43:50.77",
             "FechaPublicacion": f"{day}T10:56:06.9412345",
-            "FechaCierre": f"{day}T15:30:00",
+            "FechaCierre": f"{date.fromisoformat(day) + timedelta(days=20)}T15:30:00",
         },
         "MontoEstimado": None if number % 4 == 3 else float(1_000_000 * (number % 50 + 1)),
         "Items": {
@@ -79,6 +95,7 @@ def sample_tender(number: int, day: str) -> dict[str, Any]:
                     "CodigoProducto": int(code) + 1,
                     "CodigoCategoria": code,
                     "Categoria": work,
+                    "NombreProducto": work,
                     "Cantidad": 1.0,
                 }
             ],
@@ -92,7 +109,7 @@ class ChileCompraSimulator(Simulator):
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/servicios/v1/publico/licitaciones.json", self._api),
-            web.get("/BuscarLicitacion", self._site),
+            web.post(SITE_PATH, self._site),
             web.post("/_tenders", self._add),
             web.route("*", "/_state", self._state),
         ]
@@ -105,6 +122,7 @@ class ChileCompraSimulator(Simulator):
             0.0,
             True,
         )
+        self.site_shape, self.site_errors = "known", dict[str, int]()
         self.details: dict[str, dict[str, Any]] = {}
         self.listed: dict[str, bool] = {}
         self.on_site: dict[str, bool] = {}
@@ -143,31 +161,38 @@ class ChileCompraSimulator(Simulator):
         day = body.get("fecha", "")
         if day and not re.fullmatch(r"\d{8}", day):
             return _error(500, 10300, "El formato del parametro fechas es incorrecto")
+        wanted = str(body.get("estado") or "todos").lower()
+        if wanted not in STATES and not wanted.isdigit():
+            return _error(500, 10300, "Los parámetros no son válidos.")
+        states = STATES.get(wanted, (int(wanted) if wanted.isdigit() else 0,))
+        today = "" if "estado" in body and not day else f"{datetime.now(CHILE):%d%m%Y}"
         rows = [
-            {
-                name: detail.get(name)
-                for name in ("CodigoExterno", "Nombre", "CodigoEstado", "FechaCierre")
-            }
+            _summary(detail)
             for code, detail in self.details.items()
-            if self.listed[code] and (not day or _day(detail) == day)
+            if self.listed[code]
+            and (not states or detail.get("CodigoEstado") in states)
+            and _day(detail) == (day or today or _day(detail))
         ]
         return _list_response(rows)
 
     async def _site(self, request: web.Request) -> web.Response:
-        if not self.site_up:
+        raw = await request.read()
+        page = re.search(rb'"pagina": ?(\d+)', raw)
+        status = 503 if not self.site_up else self.site_errors.get(page[1].decode() if page else "")
+        if status:
             return web.Response(
-                status=503,
+                status=status,
                 text="<html><body>Sitio en mantención</body></html>",
                 content_type="text/html",
             )
-        cards = [
-            _card(detail) for code, detail in reversed(self.details.items()) if self.on_site[code]
-        ]
-        page = (
-            "<!doctype html><html lang='es'><body><h1>Licitaciones</h1>"
-            f"<main id='resultados'>{''.join(cards)}</main></body></html>"
+        listed = [detail for code, detail in self.details.items() if self.on_site[code]]
+        return answer_search(
+            raw,
+            request.content_type,
+            listed,
+            datetime.now(CHILE).date(),
+            self.site_shape,
         )
-        return web.Response(text=page, content_type="text/html", charset="utf-8")
 
     async def _add(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -185,9 +210,23 @@ class ChileCompraSimulator(Simulator):
             body = await request.json()
             self.ticket, self.quota = body.get("ticket", self.ticket), body.get("quota", self.quota)
             self.gap, self.site_up = body.get("gap", self.gap), body.get("site", self.site_up)
+            self.site_shape = body.get("site_shape", self.site_shape)
+            self.site_errors = body.get("site_errors", self.site_errors)
         return web.json_response(
             {"answered": self.answered, "too_fast": self.too_fast, "tenders": len(self.details)}
         )
+
+
+def _summary(detail: dict[str, Any]) -> dict[str, Any]:
+    """A tender's row in a list: four members."""
+    dates = detail.get("Fechas")
+    closing = dates.get("FechaCierre") if isinstance(dates, dict) else None
+    return {
+        "CodigoExterno": detail["CodigoExterno"],
+        "Nombre": detail.get("Nombre"),
+        "CodigoEstado": detail.get("CodigoEstado"),
+        "FechaCierre": detail.get("FechaCierre") or closing,
+    }
 
 
 def _day(detail: dict[str, Any]) -> str:
@@ -204,24 +243,3 @@ def _list_response(rows: list[Any]) -> web.Response:
 
 def _error(status: int, code: int, message: str) -> web.Response:
     return web.json_response({"Codigo": code, "Mensaje": message}, status=status)
-
-
-def _card(detail: dict[str, Any]) -> str:
-    """A tender in the site's list: fewer fields than the API, and a shortened name of the buyer."""
-    buyer, amount = detail.get("Comprador", {}), detail.get("MontoEstimado")
-    published = str(detail.get("Fechas", {}).get("FechaPublicacion", ""))
-    parts = {
-        "id-licitacion": detail["CodigoExterno"],
-        "descripcion": detail.get("Descripcion") or "",
-        "nombre-organismo": str(buyer.get("NombreOrganismo", ""))[:20],
-        "region": buyer.get("RegionUnidad", ""),
-        "estado": detail.get("Estado", ""),
-        "monto": f"$ {amount:,.0f}".replace(",", ".") if amount else "No disponible",
-        "fecha-publicacion": f"{published[8:10]}-{published[5:7]}-{published[:4]}",
-    }
-    spans = "".join(
-        f'<span class="{name}">{html.escape(str(value))}</span>' for name, value in parts.items()
-    )
-    link = f'<a href="/fichaLicitacion.html?idLicitacion={detail["CodigoExterno"]}">ver</a>'
-    title = html.escape(str(detail.get("Nombre", "")))
-    return f'<div class="licitacion-publicada"><h2>{title}</h2>{spans}{link}</div>'

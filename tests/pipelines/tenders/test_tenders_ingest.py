@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pipelines.tenders.conftest import NewTrial, TendersTrial
@@ -14,8 +14,7 @@ from pipelines.tenders.conftest import NewTrial, TendersTrial
 from esclusa.model.errors import AlreadyRunning
 from esclusa.pipelines.tenders.records import RegistryEntry
 from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
-from esclusa.pipelines.tenders.sources.chilecompra_site import parse_page
-from esclusa.pipelines.tenders.tender_fields import merge_fields, parse_time
+from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields, parse_time
 from esclusa.simulators.chilecompra import sample_tender
 
 API = "/servicios/v1/publico/licitaciones.json"
@@ -44,9 +43,7 @@ async def test_new_tenders_become_rows_events_and_deliveries(
     assert first.categorias == ["85122200"]
     assert not first.notificada
     assert second.url
-    assert (
-        second.organismo == "Municipalidad de Ñuñoa"
-    )  # the site shortens the name, the API does not
+    assert second.organismo == "Municipalidad de Ñuñoa"
     assert {r["codigo_externo"] for r in await place.rows("licitacion_registry", "id")} == {
         by_api,
         by_site,
@@ -199,26 +196,6 @@ async def test_yesterdays_list_is_read_until_complete(trial: TendersTrial) -> No
     assert today not in requested_days(trial)
 
 
-async def test_a_failure_of_the_site_is_not_an_error(trial: TendersTrial) -> None:
-    """The outcome is ok, and the message names the failure."""
-    await trial.publish(2)
-    trial.chile.site_up = False
-    run = await trial.run("ingest")
-    assert (run.outcome, run.counters["new"]) == ("ok", 2)
-    assert "the public site failed: it answered HTTP 503" in (run.message or "")
-
-
-@pytest.mark.parametrize(
-    "fault", [{"fault": "cut"}, {"status": 200, "body": "<html><p>otra cosa</p></html>"}]
-)
-async def test_a_changed_site_is_not_an_error(trial: TendersTrial, fault: dict[str, Any]) -> None:
-    await trial.publish(1)
-    trial.chile.order("/BuscarLicitacion", **fault)
-    run = await trial.run("ingest")
-    assert (run.outcome, run.counters["new"]) == ("ok", 1)
-    assert "the public site failed" in (run.message or "")
-
-
 @pytest.mark.parametrize(
     "fault",
     [
@@ -274,7 +251,8 @@ async def test_repeated_outages_are_not_waited_for(trial: TendersTrial) -> None:
     await trial.publish(10)
     trial.chile.order(API, times=1000, status=503, body="down", match="codigo=")
     run = await trial.run("ingest")
-    assert (run.outcome, run.counters["left"]) == ("ok", 10)
+    assert (run.outcome, run.counters["left"]) == ("error", 10)
+    assert "10 tenders are left for the next run" in (run.message or "")
     assert trial.chile.counts[f"GET {API}"] == 1 + 3 * 6 + 7
 
 
@@ -340,37 +318,6 @@ async def test_ingest_is_a_singleton(new_trial: NewTrial) -> None:
 # parsing and merging
 
 
-def test_a_recorded_page_of_the_site() -> None:
-    first, second = parse_page(
-        (Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8")
-    )
-    assert first == {
-        "codigo_externo": "1057417-445-LP26",
-        "nombre": "Adquisición de insumos médicos & quirúrgicos",
-        "descripcion": "Insumos para el Hospital Guillermo Grant Benavente, según bases.",
-        "organismo": "Servicio de Salud Concepción",
-        "region": "Región del Biobío",
-        "estado": "Publicada",
-        "monto_estimado": Decimal("192000000.50"),
-        "fecha_publicacion": datetime(2026, 4, 16, 4, 0, tzinfo=UTC),
-        "fecha_cierre": datetime(2026, 5, 6, 19, 30, tzinfo=UTC),
-        "url": "/fichaLicitacion.html?idLicitacion=1057417-445-LP26",
-    }
-    assert (second["codigo_externo"], second["monto_estimado"], second["region"]) == (
-        "2239-7-L126",
-        None,
-        None,
-    )
-    assert (
-        len(
-            parse_page(
-                (Path(__file__).parent / "site_sample.html").read_text(encoding="utf-8"), count=1
-            )
-        )
-        == 1
-    )
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -428,6 +375,68 @@ def test_a_longer_state_or_region_does_not_win() -> None:
     assert merge_fields({"estado": " ", "region": None}, page) == page
 
 
+def test_the_state_and_the_amount_with_its_currency_are_of_one_source() -> None:
+    """The newest source that has one, whatever another says of the other half."""
+    detail = {"estado": "Cerrada", "codigo_estado": None, "monto_estimado": None, "moneda": "UTM"}
+    card = {
+        "estado": "Publicada",
+        "codigo_estado": 5,
+        "monto_estimado": Decimal(7),
+        "moneda": "CLP",
+    }
+    assert merge_fields(detail, card) == {
+        "estado": "Cerrada",
+        "codigo_estado": None,
+        "monto_estimado": Decimal(7),
+        "moneda": "CLP",
+    }
+    tender = make_tender(
+        {"codigo_externo": "1-1-L126", **merge_fields(detail, card)}, datetime.now(UTC)
+    )
+    assert tender.codigo_estado == 6
+
+
+async def test_a_tender_that_is_closed_already_is_not_announced(trial: TendersTrial) -> None:
+    """Although the source still calls it published. Noon is a day without a time."""
+    await trial.device()
+    now = (await trial.now()).astimezone(ZoneInfo("America/Santiago"))
+    noon = now.replace(hour=12, minute=0, second=0, microsecond=0)
+    closings = {
+        now - timedelta(days=7): 0,
+        now - timedelta(minutes=1): 0,
+        now + timedelta(minutes=10): 1,
+        noon: 1,
+        noon - timedelta(days=1): 0,
+    }
+    for closing in closings:
+        sample = sample_tender(len(trial.chile.details), await trial.today())
+        sample["Fechas"]["FechaCierre"] = f"{closing:%Y-%m-%dT%H:%M:%S}"
+        trial.chile.add(sample)
+    run = await trial.run("ingest")
+    assert (run.counters["new"], run.counters["deliveries"]) == (5, sum(closings.values()))
+
+
+@pytest.mark.parametrize("cause", ["ticket", "lists", "details"])
+async def test_a_source_that_stands_still_is_an_alert(trial: TendersTrial, cause: str) -> None:
+    """A revoked ticket, a dead API, an API that has lists alone; the alert ends with the cause."""
+    await trial.publish(8)
+    if cause == "ticket":
+        trial.chile.ticket = "revoked"
+    else:
+        match = "codigo=" if cause == "details" else ""
+        trial.chile.order(API, times=1000, status=503, body="down", match=match)
+    name = "cycle_blocked" if cause == "ticket" else "cycle_failed"
+    for _ in range(2):
+        await trial.run("ingest")
+        status, answer = await trial.call("GET", "/api/alerts?status=raised")
+        assert [(a["name"], a["subject"]) for a in answer["items"]] == [(name, "tenders.ingest")]
+    trial.chile.faults.clear()
+    trial.chile.ticket = "F8537A18-6766-4DEF-9E59-426B4FEE2844"
+    assert (await trial.run("ingest")).counters["new"] == 8
+    status, answer = await trial.call("GET", "/api/alerts?status=raised")
+    assert (status, answer["items"]) == (200, [])
+
+
 async def test_the_state_of_the_detail_wins_over_the_site(
     trial: TendersTrial,
 ) -> None:
@@ -478,30 +487,6 @@ async def test_the_list_completes_a_detail(trial: TendersTrial) -> None:
         datetime(2026, 12, 24, 18, 30, tzinfo=UTC),
         lacks,
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("$ 1.234.567,50", Decimal("1234567.50")),
-        ("$1.000.-", Decimal(1000)),
-        ("CLP 5", Decimal(5)),
-        ("0", Decimal(0)),
-        ("No disponible", None),
-        ("", None),
-        ("$ 100 a $ 200", None),
-        ("100 - 1.000 UTM", None),
-        ("1,234,567", None),
-        ("9" * 40, None),
-    ],
-)
-def test_amounts_of_the_site(text: str, expected: Decimal | None) -> None:
-    """A range is not an amount, and an amount that no export can hold is dropped."""
-    card = (
-        '<div class="licitacion-publicada"><span class="id-licitacion">1-1-L126</span>'
-        f'<span class="monto">{text}</span></div>'
-    )
-    assert [row["monto_estimado"] for row in parse_page(card)] == [expected]
 
 
 def test_malformed_details_are_parsed_leniently() -> None:
@@ -556,6 +541,6 @@ async def test_the_publication_date_falls_back_to_the_creation_date(
     ]
     assert [tender and tender.fecha_publicacion for tender in found] == [
         parse_time(f"{today}T10:00:00"),
-        parse_time(f"{today}T00:00:00"),
+        parse_time(f"{today}T12:00:00"),
         parse_time("2025-01-02T03:00:00"),
     ]

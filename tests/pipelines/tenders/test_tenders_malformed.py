@@ -155,7 +155,10 @@ async def test_a_page_without_a_charset_is_read(
     detail = sample_tender(0, await trial.today())
     trial.chile.add(detail, api=False)
     code = detail["CodigoExterno"]
-    card = f'<div class="licitacion-publicada"><span class="id-licitacion">{code}</span></div>'
+    card = (
+        '<div class="lic-bloq-wrap x"><div class="id-licitacion">'
+        f'<span class="clearfix">{code}</span></div></div>'
+    )
     trial.chile.order(
         "/BuscarLicitacion", status=200, headers=headers, body=f"<p>Señalética: é</p>{card}"
     )

@@ -82,7 +82,7 @@ def test_an_unknown_amount_passes_a_range_and_no_preferences_mean_no_limit() -> 
 
 @pytest.mark.parametrize(("state", "answer"), [(5, True), (6, False), (8, False), (None, False)])
 def test_only_published_tenders_are_announced(state: int | None, answer: bool) -> None:
-    assert is_announced(tender(codigo_estado=state)) is answer
+    assert is_announced(tender(codigo_estado=state), NOW) is answer
 
 
 def test_normalize() -> None:

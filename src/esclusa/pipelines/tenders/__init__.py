@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from esclusa import App, cron
@@ -56,10 +57,14 @@ app.cycle(
 
 @dataclass(frozen=True, slots=True)
 class TenderServices:
-    """The sources of tenders, and Expo; handlers get them as ``at.context``."""
+    """The sources of tenders, and Expo; handlers get them as ``at.context``.
+
+    ``unknown``: listed codes without a detail, and when it is requested again.
+    """
 
     sources: list[TenderSource]
     expo: expo.ExpoClient
+    unknown: dict[str, datetime] = field(default_factory=dict)
 
 
 @app.lifespan

@@ -19,16 +19,29 @@ from esclusa.pipelines.tenders.records import (
     RegistryEntry,
 )
 from esclusa.pipelines.tenders.settings import CHILE
-from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed, TenderSource
+from esclusa.pipelines.tenders.sources.source import (
+    Listing,
+    SourceBlocked,
+    SourceFailed,
+    TenderSource,
+)
 from esclusa.pipelines.tenders.targeting import DeviceIndex, is_announced
 from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields
 
 # The rows of a source's list, by code.
-Listing = dict[str, dict[str, Any]]
+Rows = dict[str, dict[str, Any]]
 
 # After this many outages in a row, each further detail is requested once, without retries.
 MAX_OUTAGES = 3
 BATCH = 1000
+# A code that is listed and has no detail is requested again after this time.
+UNKNOWN_WAIT = timedelta(minutes=30)
+
+# The faults of a source that a message names.
+MAX_FAULTS = 3
+
+# The alert that a source shows nothing that can be read.
+SOURCE_UNREADABLE = "source_unreadable"
 
 # `left`: codes without a detail; the next run requests it again.
 COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left")}
@@ -63,23 +76,31 @@ async def ingest(run: RunContext) -> None:
         run.halt("blocked", str(error))
 
 
-async def _list_today(run: RunContext, source: TenderSource, today: date) -> Listing:
-    """Return the source's list; an empty one if it fails and is not required."""
+async def _list_today(run: RunContext, source: TenderSource, today: date) -> Rows:
+    """Return the source's list. What cannot be read of a source that is not required is reported.
+
+    An alert says that somebody has to look at such a source.
+    """
     if source.required:
-        return await source.list_tenders(run, today)
+        return (await source.list_tenders(run, today)).rows
     try:
-        return await source.list_tenders(run, today)
+        listing = await source.list_tenders(run, today)
     except Exception as error:  # noqa: BLE001 - an optional source never stops the run
-        detail = (
-            str(error) if isinstance(error, EsclusaError) else f"{type(error).__name__}: {error}"
-        )
-        _warn(run, f"{source.name} failed: {detail}")
-        return {}
+        listing = Listing({}, [f"{type(error).__name__}: {error}"], unreadable=True)
+    if listing.faults:
+        first, more = "; ".join(listing.faults[:MAX_FAULTS]), len(listing.faults) - MAX_FAULTS
+        message = f"{source.name} failed: {first}{f'; {more} more' if more > 0 else ''}"
+        _warn(run, message)
+        if listing.unreadable:
+            await run.alert(SOURCE_UNREADABLE, message)
+    if not listing.unreadable:
+        await run.end_alert(SOURCE_UNREADABLE)
+    return listing.rows
 
 
 async def _list_yesterday(
     run: RunContext, sources: list[TenderSource], today: date
-) -> list[Listing] | None:
+) -> list[Rows] | None:
     """Return yesterday's lists, one for each source; None if they are not needed or not readable.
 
     They are not needed if a run of today handled all of them, or if no run was before today.
@@ -93,7 +114,7 @@ async def _list_yesterday(
         return None
     try:
         return [
-            await source.list_tenders(run, today - timedelta(days=1))
+            (await source.list_tenders(run, today - timedelta(days=1))).rows
             if source.lists_past_days
             else {}
             for source in sources
@@ -104,8 +125,9 @@ async def _list_yesterday(
 
 
 def _warn(run: RunContext, message: str) -> None:
+    """Log the message, and add it to that of the run."""
     run.log(message, level="warning")
-    run.end("ok", message)
+    run.end("ok", f"{run.message}; {message}" if run.message else message)
 
 
 async def _drop_known(run: RunContext, codes: Iterable[str]) -> list[str]:
@@ -120,11 +142,11 @@ async def _drop_known(run: RunContext, codes: Iterable[str]) -> list[str]:
 
 
 async def _read_and_write(
-    run: RunContext, codes: list[str], listings: list[tuple[TenderSource, Listing]]
+    run: RunContext, codes: list[str], listings: list[tuple[TenderSource, Rows]]
 ) -> set[str]:
     """Read each tender's detail and write the tender; return the codes left for the next run."""
     devices: DeviceIndex | None = None
-    outages, left = 0, set(codes)
+    outages, left, last = 0, set(codes), ""
     for code in codes:
         if run.stopping:
             break
@@ -134,13 +156,9 @@ async def _read_and_write(
             raise
         except EsclusaError as error:  # the call failed, or its answer makes no tender
             run.count("left")
+            last = f"{code}: {error}"
             run.log(
                 f"{code} is left for the next run: {error}", level="warning", codigo_externo=code
-            )
-            run.end(
-                "ok",
-                f"{run.counters['left']} tenders are left for the next run; "
-                f"the last: {code}: {error}",
             )
             outages = outages + 1 if isinstance(error, SourceFailed) and error.outage else 0
             continue
@@ -148,22 +166,40 @@ async def _read_and_write(
         devices = devices or await load_devices(run.records)
         await write_tender(run, tender, devices)
         left.discard(code)
+    if last:
+        message = f"{run.counters['left']} tenders are left for the next run; the last: {last}"
+        if outages > MAX_OUTAGES:  # it answers lists and no details
+            run.end("error", message)
+        else:
+            _warn(run, message)
     return left
 
 
 async def _read_tender(
-    run: RunContext, code: str, listings: list[tuple[TenderSource, Listing]], *, retry: bool
+    run: RunContext, code: str, listings: list[tuple[TenderSource, Rows]], *, retry: bool
 ) -> Licitacion:
-    """Return the tender: the detail of the first source that has it, completed from the lists."""
+    """Return the tender: the detail of the first source that has it, completed from the lists.
+
+    A tender that no source has a detail of is made of the lists, once that is certain.
+    """
+    unknown: dict[str, datetime] = run.context.unknown
+    if code in unknown and run.now < unknown[code]:
+        raise SourceFailed("no source has its detail yet")
+    listed = [by.fields(listing[code]) for by, listing in listings if code in listing]
     for source, _ in listings:
         detail = await source.detail(run, code, retry=retry)
         if detail is not None:
+            listed.insert(0, source.fields(detail))
             break
     else:
-        raise SourceFailed("no source has its detail")
-    listed = [by.fields(listing[code]) for by, listing in listings if code in listing]
-    merged = merge_fields(source.fields(detail), *listed)
-    return make_tender({**merged, "codigo_externo": code, "detalle": detail}, run.now)
+        if code not in unknown:
+            unknown[code] = run.now + UNKNOWN_WAIT
+            raise SourceFailed("no source has its detail yet")
+        detail = {}
+    unknown.pop(code, None)
+    return make_tender(
+        {**merge_fields(*listed), "codigo_externo": code, "detalle": detail}, run.now
+    )
 
 
 async def load_devices(records: Any) -> DeviceIndex:
@@ -185,7 +221,7 @@ async def write_tender(run: RunContext, tender: Licitacion, devices: DeviceIndex
     )
     children: list[Record | FanOut] = [tender]
     matching: list[str] = []
-    if is_announced(tender):
+    if is_announced(tender, run.now):
         id = Licitacion.kind.id_of(tender.codigo_externo)
         matching = devices.matching(tender)
         template = Delivery(

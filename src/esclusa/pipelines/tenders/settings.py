@@ -28,7 +28,20 @@ class TendersSettings(BaseModel):
     site_url: str = option(
         "CHILECOMPRA_SITE_URL",
         "https://www.mercadopublico.cl",
-        help="The origin of the public site, which lists the newest tenders.",
+        help="The origin of the public site; /BuscarLicitacion/… is appended.",
+    )
+    site_pages: int = option(
+        "CHILECOMPRA_SITE_PAGES",
+        20,
+        ge=1,
+        le=500,
+        help="Pages of the public site that a run reads, of 10 tenders each.",
+    )
+    site_timeout_seconds: float = option(
+        "CHILECOMPRA_SITE_TIMEOUT_SECONDS",
+        15.0,
+        gt=0,
+        help="Timeout of a page of the public site, in seconds.",
     )
     pace_seconds: float = option(
         "CHILECOMPRA_PACE_SECONDS",
@@ -47,7 +60,7 @@ class TendersSettings(BaseModel):
         "CHILECOMPRA_TIMEOUT_SECONDS",
         60.0,
         gt=0,
-        help="Timeout of a call to the API or the site, in seconds.",
+        help="Timeout of a call to the API, in seconds.",
     )
 
     expo_url: str = option(

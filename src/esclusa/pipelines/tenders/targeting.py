@@ -54,9 +54,18 @@ class TenderTraits:
         )
 
 
-def is_announced(tender: Licitacion) -> bool:
-    """Whether devices are notified of the tender: only while it is published."""
-    return tender.codigo_estado == PUBLISHED
+def is_announced(tender: Licitacion, now: datetime) -> bool:
+    """Whether devices are notified of the tender: only while it is published and not closed."""
+    return tender.codigo_estado == PUBLISHED and not is_closed(tender, now)
+
+
+def is_closed(tender: Licitacion, now: datetime) -> bool:
+    """Whether the closing time is over. Noon stands for a day without a time: it is not over."""
+    closing = tender.fecha_cierre
+    if closing is None or closing > now:
+        return False
+    local, today = closing.astimezone(ZoneInfo(CHILE)), now.astimezone(ZoneInfo(CHILE))
+    return local.time() != time(12) or local.date() < today.date()
 
 
 def matches(preferences: NotificationPreferences | None, tender: Licitacion) -> bool:

@@ -16,7 +16,22 @@ from esclusa.pipelines.tenders.settings import CHILE
 DECIMALS, MAX_AMOUNT = 10, Decimal(10) ** 27
 
 # Fields with a value from a fixed list: a longer value is another one, not a more complete one.
-CHOICES = ("estado", "region")
+CHOICES = ("estado", "region", "tipo", "moneda", "monto_label", "url")
+# Fields that come from one source, and those of them that decide which.
+TOGETHER: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("codigo_estado", "estado"), ("codigo_estado", "estado")),
+    (("monto_estimado", "moneda"), ("monto_estimado",)),
+)
+
+# The API's code of each state, by its word in lower case.
+STATE_CODES = {
+    "publicada": 5,
+    "cerrada": 6,
+    "desierta": 7,
+    "adjudicada": 8,
+    "revocada": 18,
+    "suspendida": 19,
+}
 
 _FRACTION = re.compile(r"\.(\d+)")
 
@@ -67,9 +82,11 @@ def parse_amount(value: Any) -> Decimal | None:
 
 
 def merge_fields(*sources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the most complete value of each field; of equally complete values, the first.
+    """Return the most complete value of each field; the newest source is first.
 
-    A value is more complete than none, and a longer text or list is more complete than a shorter.
+    A value is more complete than none, and a longer text or list is more complete than a shorter;
+    of equally complete values the newer counts. The state, and the amount with its currency, are
+    those of the newest source that has one.
     """
     merged: dict[str, Any] = {}
     for source in sources:
@@ -77,7 +94,15 @@ def merge_fields(*sources: Mapping[str, Any]) -> dict[str, Any]:
             rank = slice(1 if name in CHOICES else None)
             if name not in merged or _completeness(value)[rank] > _completeness(merged[name])[rank]:
                 merged[name] = value
+    for names, decisive in TOGETHER:
+        found = next((s for s in sources if any(_is_given(s.get(n)) for n in decisive)), None)
+        if found is not None:
+            merged |= {name: found.get(name) for name in names if name in merged}
     return merged
+
+
+def _is_given(value: Any) -> bool:
+    return _completeness(value)[0]
 
 
 def _completeness(value: Any) -> tuple[bool, int]:
@@ -91,9 +116,13 @@ def _completeness(value: Any) -> tuple[bool, int]:
 def make_tender(merged: Mapping[str, Any], now: datetime) -> Licitacion:
     """Return the tender. Raises BadRecord if the fields do not make one.
 
-    Without a publication date, it is the creation date, or now.
+    Without a publication date, it is the creation date, or now. Without a state's code, it is that
+    of its word.
     """
     published = merged.get("fecha_publicacion") or merged.get("fecha_creacion") or now
-    tender = Licitacion.kind.draft({**merged, "fecha_publicacion": published})
+    state = merged.get("codigo_estado") or STATE_CODES.get(str(merged.get("estado")).lower())
+    tender = Licitacion.kind.draft(
+        {**merged, "fecha_publicacion": published, "codigo_estado": state}
+    )
     assert isinstance(tender, Licitacion)
     return tender

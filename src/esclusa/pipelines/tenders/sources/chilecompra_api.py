@@ -12,7 +12,12 @@ from esclusa import RunContext
 from esclusa.http import retry_after
 from esclusa.pipelines.tenders.http_body import parse_json, read_text
 from esclusa.pipelines.tenders.settings import TendersSettings
-from esclusa.pipelines.tenders.sources.source import SourceBlocked, SourceFailed, TenderSource
+from esclusa.pipelines.tenders.sources.source import (
+    Listing,
+    SourceBlocked,
+    SourceFailed,
+    TenderSource,
+)
 from esclusa.pipelines.tenders.tender_fields import (
     parse_amount,
     parse_integer,
@@ -42,10 +47,11 @@ class ChileCompraApi(TenderSource):
         self._turn = asyncio.Lock()
         self._next_call = 0.0
 
-    async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
-        rows = await self._request(run, {"fecha": f"{day:%d%m%Y}"}, RETRY_PACES)
-        found = ((row.get("CodigoExterno"), row) for row in rows if isinstance(row, dict))
-        return {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
+    async def list_tenders(self, run: RunContext, day: date) -> Listing:
+        return _listing(await self._request(run, {"fecha": f"{day:%d%m%Y}"}, RETRY_PACES))
+
+    async def list_open(self, run: RunContext) -> Listing:
+        return _listing(await self._request(run, {"estado": "activas"}, RETRY_PACES))
 
     async def detail(self, run: RunContext, code: str, *, retry: bool) -> dict[str, Any] | None:
         for row in await self._request(run, {"codigo": code}, RETRY_PACES if retry else ()):
@@ -111,6 +117,13 @@ class ChileCompraApi(TenderSource):
         if code == "10300":
             return SourceFailed(f"the API refuses the request: {detail}")
         return _RetryableError(f"the API failed: {detail}", after)
+
+
+def _listing(rows: list[Any]) -> Listing:
+    found = ((row.get("CodigoExterno"), row) for row in rows if isinstance(row, dict))
+    return Listing(
+        {code.strip(): row for code, row in found if isinstance(code, str) and code.strip()}
+    )
 
 
 class _RetryableError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +27,23 @@ class SourceFailed(EsclusaError):
     def __init__(self, message: str, *, outage: bool = False) -> None:
         self.outage = outage
         super().__init__(message)
+
+
+@dataclass
+class Listing:
+    """The rows of a source's list by code, and what could not be read of it.
+
+    ``unreadable``: somebody has to look at the source, because its answers have another shape than
+    expected, or it has none.
+    """
+
+    rows: dict[str, dict[str, Any]]
+    faults: list[str] = field(default_factory=list)
+    unreadable: bool = False
+
+    def report(self, fault: str, *, unreadable: bool = False) -> None:
+        self.faults.append(fault)
+        self.unreadable = self.unreadable or unreadable
 
 
 class TenderSource(ABC):
@@ -54,7 +72,7 @@ class TenderSource(ABC):
             yield cls(http, settings)
 
     @abstractmethod
-    async def list_tenders(self, run: RunContext, day: date) -> dict[str, dict[str, Any]]:
+    async def list_tenders(self, run: RunContext, day: date) -> Listing:
         """Return the listed tenders by code, each as the source's own row."""
 
     async def detail(self, run: RunContext, code: str, *, retry: bool) -> dict[str, Any] | None:
