@@ -121,3 +121,39 @@ def test_an_id_works_as_it_is_shown(esclusa: RunCommand, tmp_path: Path, id: str
         answer = esclusa(command, "notes", id, "--json", "--pipelines", "pasted.py")
         assert answer.code == 0, answer.err
     assert esclusa("show", "notes", "--jsn", id, "--pipelines", "pasted.py").code == 2
+
+
+def test_a_list_is_written_as_a_file(greeted: RunCommand, tmp_path: Path) -> None:
+    import csv
+
+    import duckdb
+
+    for name in ("all.csv", "all.ndjson", "all.parquet"):
+        answer = greeted("records", "greetings", "-o", name)
+        assert (answer.code, answer.out) == (0, ""), answer.err
+        assert answer.err == f"5 records written to {name}\n"
+        [(count,)] = duckdb.sql(f"SELECT count(*) FROM '{tmp_path / name}'").fetchall()
+        assert count == 5
+    answer = greeted("records", "greetings", "-w", "status=greeted", "--format", "csv")
+    assert answer.code == 0, answer.err
+    rows = list(csv.DictReader(answer.out.splitlines()))
+    assert [row["status"] for row in rows] == ["greeted"] * 3
+    assert [*rows[0]][:2] == ["id", "status"]
+    one = greeted("records", "greetings", "--format", "ndjson", "-n", "1").out.splitlines()
+    assert len(one) == 1
+
+
+@pytest.mark.parametrize("esclusa", ["sqlite"], indirect=True)
+def test_a_wrong_export_is_a_usage_error_and_leaves_no_file(
+    esclusa: RunCommand, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    for words, why in (
+        (["-o", "list.xlsx"], "must end in .csv, .ndjson, .jsonl, .parquet"),
+        (["-o", "list.csv", "--after", "abc"], "leave out `after`"),
+        (["-o", "list.csv", "-w", "nothing=1"], "nothing"),
+    ):
+        answer = esclusa("records", "greetings", *words)
+        assert answer.code == 2, answer
+        assert why in answer.err
+    assert sorted(tmp_path.iterdir()) == before

@@ -29,6 +29,7 @@ from esclusa.model.errors import (
 )
 
 if TYPE_CHECKING:
+    from esclusa.cli.export import format_option, output_option, write_rows
     from esclusa.cli.output import Screen, as_json, print_report
     from esclusa.cli.root import Command, Group
     from esclusa.cli.run import run_cycle, run_worker, stop_on_signals
@@ -48,11 +49,14 @@ __all__ = [
     "Screen",
     "Session",
     "as_json",
+    "format_option",
     "main",
+    "output_option",
     "print_report",
     "run_cycle",
     "run_worker",
     "stop_on_signals",
+    "write_rows",
 ]
 
 # Exit codes of the command.
@@ -62,7 +66,8 @@ OK, FAILED, USAGE, CONFIGURATION, UNHEALTHY, PARTIAL, STOPPED = 0, 1, 2, 3, 4, 5
 _MODULES = {
     "Command": "root", "Group": "root", "Screen": "output", "Session": "session",
     "as_json": "output", "print_report": "output", "run_cycle": "run", "run_worker": "run",
-    "stop_on_signals": "run",
+    "stop_on_signals": "run", "format_option": "export", "output_option": "export",
+    "write_rows": "export",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from esclusa.cli.export import format_option, output_option, write_records
 from esclusa.cli.options import (
     DASHED_ID,
     Seconds,
@@ -19,12 +20,16 @@ from esclusa.cli.options import (
 from esclusa.cli.output import Screen, ago, approximate, moment, seconds_of, text_of
 from esclusa.cli.root import Command, cycle_names
 from esclusa.cli.session import Session
+from esclusa.model.errors import BadQuery
 from esclusa.model.query import parse_filter
 from esclusa.model.system_records import Alert, Run
+from esclusa.model.texts import text
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
+    from esclusa.exports import Format
     from esclusa.model.record import Record
     from esclusa.runtime import Runtime
 
@@ -90,14 +95,20 @@ def _counts(kind: dict[str, Any]) -> str:
 @where_option
 @click.option(
     "--order",
-    "-o",
     multiple=True,
     metavar="FIELD",
     help="Order by this field; -FIELD for descending order.",
 )
-@limit_option(50)
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(1, 1_000_000_000),
+    help="Show at most this many. Default: 50; with --format or --output all.",
+)
 @after_option
 @click.option("--archived", is_flag=True, help="Read the archive.")
+@format_option
+@output_option
 @click.pass_obj
 def records(
     session: Session,
@@ -105,18 +116,25 @@ def records(
     states: str | None,
     where: tuple[str, ...],
     order: tuple[str, ...],
-    limit: int,
+    limit: int | None,
     after: str | None,
     archived: bool,
+    form: Format | None,
+    output: Path | None,
 ) -> None:
-    """List records of a kind."""
+    """List records of a kind, or write the whole list as a file."""
     kind = session.kind(table)
     filter = parse_filter(
         kind, [*where, *([f"status={states}"] if states else [])], archived=archived
     )
+    if form or output:
+        if after:
+            raise BadQuery(text("export_after"))
+        write_records(session, kind, filter, order, limit, archived, form, output)
+        return
     page = session.look(
         lambda runtime: runtime.read_model.records(
-            table, filter, order=order, limit=limit, after=after, archived=archived
+            table, filter, order=order, limit=limit or 50, after=after, archived=archived
         )
     )
     session.show_page(

@@ -15,8 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.clock import StoreClock
+from esclusa.engine.parquet import (
+    MEDIA_TYPE,
+    open_writer,
+    require_parquet,
+    schema_of,
+    table_of,
+)
 from esclusa.engine.records import Records
-from esclusa.model.errors import DeclarationError, EsclusaError, StoreConflict
+from esclusa.model.columns import Column
+from esclusa.model.errors import DeclarationError, ExportError, StoreConflict
 from esclusa.model.query import (
     Query,
     Where,
@@ -42,10 +50,6 @@ Page = dict[str, Sequence[Any]]
 
 # The most faults of files that an error lists.
 SHOWN_FAULTS = 3
-
-
-class ExportError(EsclusaError):
-    """An export could not be written or verified. Nothing may be dropped."""
 
 
 class Archiver:
@@ -129,6 +133,7 @@ class Archiver:
         Raises ExportError after the other files are done if a file could not be written or
         verified; its rows are written again next time. A failing target ends the export at once.
         """
+        require_parquet()
         kind = kind_of(kind)
         done: list[Export] = []
         faults: list[str] = []
@@ -278,7 +283,7 @@ class Archiver:
             file = Path(folder) / "part.parquet"
             rows = await self._parquet(kind, export.id, file, progress)
             checksum = await asyncio.to_thread(_sha256, file)
-            await target.put(export.path, file, content_type="application/vnd.apache.parquet")
+            await target.put(export.path, file, content_type=MEDIA_TYPE)
             size = (await asyncio.to_thread(file.stat)).st_size
             await self._verify(target, export, Path(folder) / "back.parquet", checksum, rows)
         now = await self._clock.sync()
@@ -293,10 +298,8 @@ class Archiver:
         return export.but(**fields, status="verified")
 
     async def _parquet(self, kind: Kind, export: str, file: Path, progress: Progress | None) -> int:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - an extra, needed only here
-
         schema, rows = _schema(kind), 0
-        writer = pq.ParquetWriter(file, schema, compression="zstd")
+        writer = open_writer(file, schema)
         try:
             async for page in _ahead(
                 self._store.scan_columns(query(kind, {"export_id": export}, archived=True))
@@ -358,25 +361,7 @@ def _during(month: datetime) -> tuple[Any, Any]:
 
 
 def _schema(kind: Kind) -> pa.Schema:
-    import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
-
-    types = {
-        "text": pa.string(),
-        "int": pa.int64(),
-        "float": pa.float64(),
-        "bool": pa.bool_(),
-        "time": pa.timestamp("us", tz="UTC"),
-        "date": pa.date32(),
-        "decimal": pa.decimal128(38, 10),
-        "json": pa.string(),
-        "bytes": pa.binary(),
-    }
-    return pa.schema(
-        [
-            pa.field(kind.columns[name], types[type], metadata={"esclusa": type})
-            for name, type in kind.types.items()
-        ]
-    )
+    return schema_of([Column(kind.columns[name], type) for name, type in kind.types.items()])
 
 
 async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
@@ -394,33 +379,12 @@ async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
 
 
 def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
-    import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
-
-    table = pa.Table.from_arrays(
-        [
-            _array(kind, field, page["id"], page[name])
-            for name, field in zip(kind.types, schema, strict=True)
-        ],
-        schema=schema,
+    ids = page["id"]
+    table = table_of(
+        schema, [page[name] for name in kind.types], lambda number: f"{kind.table} {ids[number]}"
     )
     writer.write_table(table)
     return int(table.num_rows)
-
-
-def _array(kind: Kind, field: pa.Field, ids: Sequence[Any], values: Sequence[Any]) -> pa.Array:
-    """One column of a page. Raises ExportError that names the row whose value does not fit."""
-    import pyarrow as pa  # noqa: PLC0415 - an extra, needed only here
-
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError) as error:
-        if len(values) > 1:
-            for id, value in zip(ids, values, strict=True):
-                _array(kind, field, [id], [value])
-        raise ExportError(
-            f"{kind.table} {ids[0]}: {field.name} does not fit a Parquet {field.type}: {error};"
-            " nothing is dropped"
-        ) from error
 
 
 def _sha256(file: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -47,6 +47,8 @@ from esclusa.ports.store import Store
 RELATED = 20
 # The most leases of one stage.
 LEASES = 100
+# Records that are read at a time for a whole list.
+EACH = 500
 # The records of a view are counted up to here.
 COUNTED = 10_000
 # The rows of an archive are counted up to here.
@@ -165,6 +167,32 @@ class ReadModel:
             )
         )
         return Page([shapes.readable(record) for record in page.items], page.next)
+
+    async def each(
+        self,
+        table: str,
+        where: Where,
+        *,
+        order: str | tuple[str, ...] = (),
+        archived: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[Record]:
+        """Every record that matches, or the first ``limit``, page by page: bounded memory.
+
+        No transaction stays open. Ordered by id, no record comes twice; by a field that changes
+        meanwhile, a record may come twice or not at all.
+        """
+        after, left = None, limit
+        while left is None or left > 0:
+            size = EACH if left is None else min(EACH, left)
+            page = await self.records(
+                table, where, order=order, limit=size, after=after, archived=archived
+            )
+            for record in page.items:
+                yield record
+            if page.next is None:
+                return
+            after, left = page.next, None if left is None else left - len(page.items)
 
     async def record(self, table: str, id: str) -> Record:
         kind = self.registry.kind(table)

@@ -113,6 +113,14 @@ def track(
 
 
 @value
+class Column:
+    """A column of a file: its name, and the type of its values."""
+
+    name: str
+    type: ColumnType = "text"
+
+
+@value
 class Field:
     """A business field of a kind: its name in Python, its column and the column's type."""
 

@@ -146,6 +146,10 @@ class ArtifactMissing(ArtifactError):
     """There is no object of that name."""
 
 
+class ExportError(EsclusaError):
+    """Rows could not be written to a file, or a file could not be verified."""
+
+
 class Failure(EsclusaError):
     """Raised by a handler: the attempt failed with an error type of its own.
 

@@ -214,6 +214,7 @@ TEXTS: Final[Mapping[str, str]] = {
         "{table}: {field} is a secret; a token with the role read cannot filter or order by it"
     ),
     "bad_cursor": "{cursor!r:.60} is not a cursor of this list; use `next` of the page before",
+    "export_after": "a file is the whole list: leave out `after`",
     "pipeline_opening": "pipeline {pipeline} is not ready yet: its lifespan is opening",
     "pipeline_not_ready": "pipeline {pipeline} is not ready ({error}); it is tried again",
     "key_field": "{table}.{name} is part of the key and cannot change",

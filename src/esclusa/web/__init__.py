@@ -10,6 +10,9 @@ Filters: ``filter_from_query`` for lists; ``strict_filter_from_query`` for calls
 records. ``FILTER_PARAMETER`` and ``FILTER_NOTE`` document them. ``STRICT_PARAMETERS`` among the
 ``dependencies`` of a route refuses parameters that the route does not have.
 
+Lists as files: ``accepted_format`` reads the ``Accept`` header; ``export_response`` streams rows as
+CSV, NDJSON or Parquet; ``EXPORT_RESPONSES`` documents them.
+
 Rows in a body: ``read_rows``, ``rows_response``, and ``rows_body`` for the OpenAPI document.
 
 Answers: ``record_json``, ``run_json``, ``page_json`` and ``mask_fields`` mask secrets for callers
@@ -41,6 +44,7 @@ from esclusa.web.api.common import (
     run_json,
 )
 from esclusa.web.api.cycles import RunOut
+from esclusa.web.api.exports import EXPORT_RESPONSES, accepted_format, export_response
 from esclusa.web.api.filters import filter_from_query, strict_filter_from_query
 from esclusa.web.api.rows import InsertOut, read_rows, rows_body, rows_response
 from esclusa.web.auth.middleware import SELF_AUTHENTICATED
@@ -50,6 +54,7 @@ from esclusa.web.console.extension import ConsoleExtension
 from esclusa.web.problems import problem, problem_responses
 
 __all__ = [
+    "EXPORT_RESPONSES",
     "FILTER_NOTE",
     "FILTER_PARAMETER",
     "SELF_AUTHENTICATED",
@@ -64,7 +69,9 @@ __all__ = [
     "RecordJson",
     "RunOut",
     "Who",
+    "accepted_format",
     "bearer_secret",
+    "export_response",
     "filter_from_query",
     "mask_fields",
     "operation_id",

@@ -83,6 +83,7 @@ _PROBLEMS: Final[dict[type[BaseException], tuple[int, str, str]]] = {
     errors.StoreUnavailable: (503, "store-unavailable", "Store unavailable"),
     errors.StoreConflict: (503, "store-conflict", "Store busy with another change"),
     errors.Throttled: (503, "throttled", "Throttled by an external service"),
+    errors.ExportError: (422, "not-exportable", "List cannot be exported"),
     errors.ArtifactError: (503, "artifacts-unavailable", "Artifact store failed"),
     errors.Failure: (502, "external-failure", "External service failed"),
     errors.SettingsError: (503, "not-configured", "Setting missing or wrong"),

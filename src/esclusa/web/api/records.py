@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from esclusa.imports import ImportedRow, ImportReport
-from esclusa.model.errors import BadRecord, NotFound
+from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
 from esclusa.model.stage import Role
 from esclusa.model.texts import Text, text
 from esclusa.runtime import Runtime
-from esclusa.web.api import rows
+from esclusa.web.api import rows as request_rows
 from esclusa.web.api.common import (
     FILTER_NOTE,
     FILTER_PARAMETER,
@@ -26,7 +26,6 @@ from esclusa.web.api.common import (
     After,
     Archived,
     CurrentRuntime,
-    Limit,
     ListOut,
     RecordId,
     RecordJson,
@@ -40,11 +39,26 @@ from esclusa.web.api.common import (
     page_json,
     record_json,
 )
+from esclusa.web.api.exports import (
+    EXPORT_RESPONSES,
+    accepted_format,
+    export_response,
+    record_rows,
+)
 from esclusa.web.api.filters import check_order, check_states, filter_from_query
 from esclusa.web.api.rows import InsertOut
+from esclusa.web.auth.tokens import read_only
 from esclusa.web.problems import problem_responses
 
 INSERT_BATCH: Final = 1000
+EXPORT_NOTE: Final = (
+    "With `Accept: text/csv`, `application/x-ndjson` or `application/vnd.apache.parquet` the answer"
+    " is the whole list as a file, or its first `limit` records."
+)
+ExportLimit = Annotated[
+    int | None,
+    Query(ge=1, le=10_000, description="Maximum number of items on a page (100), or of a file"),
+]
 
 router = api_router("records")
 
@@ -198,14 +212,15 @@ async def kind(runtime: CurrentRuntime, table: Table) -> Any:
     "/records/{table}",
     response_model=ListOut[RecordJson],
     summary="List records",
-    description=FILTER_NOTE,
+    description=f"{FILTER_NOTE} {EXPORT_NOTE}",
+    responses=EXPORT_RESPONSES,
     openapi_extra={"parameters": [FILTER_PARAMETER]},
 )
 async def records(
     request: Request,
     runtime: CurrentRuntime,
     table: Table,
-    limit: Limit = 100,
+    limit: ExportLimit = None,
     after: After = None,
     order: Annotated[
         str,
@@ -217,16 +232,26 @@ async def records(
     *,
     archived: Archived = False,
 ) -> Any:
-    """One page of records, filtered and in order."""
+    """One page of records, filtered and in order; or the whole list as a file."""
     kind = runtime.engine.kind(table)
     where = filter_from_query(
         kind, request.query_params.multi_items(), archived=archived, any_state=True
     )
+    if (form := accepted_format(request.headers)) is not None:
+        if after is not None:
+            raise BadQuery(text("export_after"))
+        if not (await runtime.read_model.count(table, where, cap=1, archived=archived))[0]:
+            check_states(kind, where)
+        found = runtime.read_model.each(
+            table, where, order=check_order(kind, order), archived=archived, limit=limit
+        )
+        columns, rows = record_rows(kind, found, masked=read_only.get())
+        return await export_response(request, table, columns, rows, form)
     page = await runtime.read_model.records(
         table,
         where,
         order=check_order(kind, order),
-        limit=limit,
+        limit=limit or 100,
         after=after,
         archived=archived,
     )
@@ -358,7 +383,7 @@ async def retry(runtime: CurrentRuntime, table: Table, body: RetryBody, who: Who
     "/records/{table}",
     response_model=InsertOut,
     responses=problem_responses(405),
-    openapi_extra=rows.rows_body(
+    openapi_extra=request_rows.rows_body(
         {"type": "object", "additionalProperties": True},
         {"platform": "twitter", "post_id": "42"},
     ),
@@ -375,10 +400,10 @@ async def insert(request: Request, runtime: CurrentRuntime, table: Table, who: W
         raise HTTPException(
             405, f"{table} is a system table; only the engine writes it", {"Allow": "GET"}
         )
-    report = await _insert(runtime, kind, await rows.read_rows(request))
+    report = await _insert(runtime, kind, await request_rows.read_rows(request))
     if report.created:
         await runtime.operations(who).note("add", table, report.created)
-    return rows.rows_response(report, table, request.url.path)
+    return request_rows.rows_response(report, table, request.url.path)
 
 
 async def _insert(runtime: Runtime, kind: Kind, given: Iterable[ImportedRow]) -> ImportReport:
@@ -388,7 +413,7 @@ async def _insert(runtime: Runtime, kind: Kind, given: Iterable[ImportedRow]) ->
         if count % INSERT_BATCH == 0:
             await asyncio.sleep(0)  # let other requests run during a large body
         try:
-            drafts.append(rows.draft_record(kind, row))
+            drafts.append(request_rows.draft_record(kind, row))
         except BadRecord as error:
             report.refuse(row.number, str(error)[:500])
     async for answers in runtime.engine.records.load(drafts, size=INSERT_BATCH):

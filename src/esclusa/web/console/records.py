@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from esclusa.engine.operations import Acted, Operations
+from esclusa.exports import FORMATS, Format
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.query import beginning, one_of, parse_filter, query
 from esclusa.model.record import Kind, Record
@@ -21,6 +22,7 @@ from esclusa.model.suspects import worker_of
 from esclusa.observability import redact
 from esclusa.web.api import filters
 from esclusa.web.api.common import pasted_id
+from esclusa.web.api.exports import export_response, record_rows
 from esclusa.web.console import page_data, render, translate
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.catalog import ngettext
@@ -47,7 +49,7 @@ Params = Sequence[tuple[str, str]]
 
 def add_routes(api: APIRouter, console: ConsoleContext) -> None:
     """Add the routes of this module."""
-    for add in (_lists, _bulk, _record):
+    for add in (_lists, _exports, _bulk, _record):
         add(api, console)
 
 
@@ -165,12 +167,31 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             after=after,
             next=_address(kind, [*here, ("after", page.next)]) if page.next else None,
             first=_address(kind, here),
+            exports=[
+                (form, _address(kind, [p for p in here if p[0] != "order"], "export", form))
+                for form in FORMATS
+            ],
             fields=_filterable(kind),
             targets=[s for s in kind.lifecycle.states if kind.lifecycle.sources(s)],
             retryable=bool(read_model.retry_targets(kind)),
             repairable=[n for n, _v in here] == ["status"]
             and page_data.is_repairable(kind, states[0]),
         )
+
+
+def _exports(api: APIRouter, console: ConsoleContext) -> None:
+    @api.get("/console/records/{table}/export/{form}")
+    async def export(
+        request: Request, table: str, form: Format, q: str = "", archived: bool = False
+    ) -> Response:
+        kind = console.read_model.lookup(table)
+        items = _filter_items(request.query_params.multi_items(), "after", "order")
+        where = filters.filter_from_query(kind, items, archived=archived, any_state=True)
+        if q := q.strip():
+            where = {**where, "id": beginning(q)}
+        found = console.read_model.each(table, where, archived=archived)
+        columns, rows = record_rows(kind, found, masked=True)
+        return await export_response(request, table, columns, rows, form)
 
 
 def _filterable(kind: Kind) -> list[str]:
@@ -227,8 +248,8 @@ def _parameter(part: str) -> tuple[str, str]:
     return name + OPERATORS[sign], value.strip('"')
 
 
-def _address(kind: Kind, params: Params) -> str:
-    base = render.url("console", "records", kind.table)
+def _address(kind: Kind, params: Params, *parts: str) -> str:
+    base = render.url("console", "records", kind.table, *parts)
     return f"{base}?{urlencode(params)}" if params else base
 
 
