@@ -46,8 +46,8 @@ async def test_a_worker_goes_on_moving_what_old_workers_write(bare_store: Any) -
         await renamer.stop()
     audits = (await new.find(query(Audit))).items
     assert [(a.who, a.verb, a.subject, a.affected) for a in audits] == [
-        ("w1", "rename", "letters", 1)
-    ] * len(audits)
-    assert 1 <= len(audits) <= 2
+        ("w1", "rename", "letters", 1),
+        ("w1", "rename", "letters", 1),
+    ]
     [step] = await new.history(Letter(name="a", id="a").ref)
     assert (step.frm, step.to, step.who) == ("new", "pending", "w1")

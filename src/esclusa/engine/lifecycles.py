@@ -31,6 +31,8 @@ COUNTED: Final = 100_000
 SOON, LATE = 5.0, 60.0
 # How often, and after how many seconds, `rename` tries again what other programs have locked.
 LOCK_TRIES, LOCK_WAIT = 10, 0.5
+# Seconds that the end of a process waits for a batch under way.
+STOP_WAIT: Final = 5.0
 
 
 @value
@@ -321,6 +323,7 @@ class StragglerRenamer:
         self._telemetry = telemetry
         self._worker = worker
         self._soon = soon
+        self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -328,22 +331,26 @@ class StragglerRenamer:
             self._task = asyncio.create_task(self._loop(), name="renaming states")
 
     async def stop(self) -> None:
+        """End after the batch under way and its audit row, or after ``STOP_WAIT`` seconds."""
+        self._stopping.set()
         if self._task is not None:
+            await asyncio.wait([self._task], timeout=STOP_WAIT)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _loop(self) -> None:
         pause = self._soon
-        while True:
+        while not self._stopping.is_set():
             moved = sum([await self._rename(kind) for kind in self._kinds])
             pause = self._soon if moved else min(LATE, pause * 2)
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
 
     async def _rename(self, kind: Kind) -> int:
         """Move what there is of one kind; a fault is logged, and the next round tries again."""
         moved, batch = 0, BATCH
         try:
-            while batch == BATCH:
+            while batch == BATCH and not self._stopping.is_set():
                 batch = await self._store.rename_states(kind, BATCH, self._worker)
                 moved += batch
             if moved:

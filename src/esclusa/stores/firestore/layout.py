@@ -92,7 +92,11 @@ async def _record(client: FirestoreClient, *, moving: bool) -> None:
 
 
 async def _refuse_others(client: FirestoreClient, collections: Sequence[str]) -> None:
-    """Raise SchemaRefused if another program wrote documents to a system collection."""
+    """Raise SchemaRefused if another program wrote documents to a system collection.
+
+    Documents of an Esclusa that migrates at the same time are not such: it records the layout
+    before everything else.
+    """
     system = (
         names.HISTORY,
         names.BUDGETS,
@@ -107,7 +111,7 @@ async def _refuse_others(client: FirestoreClient, collections: Sequence[str]) ->
         for collection in (*collections, *system)
         if await client.query(_documents(collection, limit=1), "migrate")
     ]
-    if faults:
+    if faults and not await client.get([store_path(client)], "migrate"):
         raise SchemaRefused("the names of system collections are not free", faults)
 
 
