@@ -8,7 +8,7 @@ from esclusa.artifacts import open_artifacts, segment
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.runs import RunContext
 from esclusa.model.budget import Budget, BudgetEmpty, Window, WindowUse
-from esclusa.model.columns import track
+from esclusa.model.columns import track, untracked
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import (
     ArtifactError,
@@ -96,6 +96,7 @@ __all__ = [
     "segment",
     "storage_fault",
     "track",
+    "untracked",
 ]
 
 

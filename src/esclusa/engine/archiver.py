@@ -361,7 +361,12 @@ def _during(month: datetime) -> tuple[Any, Any]:
 
 
 def _schema(kind: Kind) -> pa.Schema:
-    return schema_of([Column(kind.columns[name], type) for name, type in kind.types.items()])
+    return schema_of([Column(column, kind.types[n]) for n, column in _exported(kind).items()])
+
+
+def _exported(kind: Kind) -> dict[str, str]:
+    """The columns of a file, by the name of their value; the id column once."""
+    return {name: column for name, column in kind.columns.items() if name != kind.id_field}
 
 
 async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
@@ -381,7 +386,9 @@ async def _ahead(pages: AsyncIterator[Page]) -> AsyncIterator[Page]:
 def _write_page(writer: Any, kind: Kind, schema: pa.Schema, page: Page) -> int:
     ids = page["id"]
     table = table_of(
-        schema, [page[name] for name in kind.types], lambda number: f"{kind.table} {ids[number]}"
+        schema,
+        [page[name] for name in _exported(kind)],
+        lambda number: f"{kind.table} {ids[number]}",
     )
     writer.write_table(table)
     return int(table.num_rows)

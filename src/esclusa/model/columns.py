@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -51,7 +51,10 @@ EXTRAS: dict[str, ColumnType] = {
     "error_message": "text",
 }
 
-_REQUIRED = frozenset(TRACKING) - {"created_at", "last_error"}
+# The tracking that a stage needs.
+NEEDED = frozenset(TRACKING) - {"created_at", "last_error"}
+# The type of a column in a table that Esclusa creates, as PostgreSQL writes it.
+SQL_TYPE = re.compile(r"[a-z][a-z ]*[a-z](\(\d+(, ?\d+)?\))?\Z")
 
 
 # How long the lock of another program's worker is respected, unless `track` says otherwise.
@@ -67,6 +70,28 @@ class Track(dict[str, str]):
 
     notify: bool = False
     abandoned_after: float = ABANDONED_AFTER
+
+    @property
+    def complete(self) -> bool:
+        """Whether a stage can take records with these columns."""
+        return self.keys() >= NEEDED
+
+
+def untracked(**names: str) -> Track:
+    """The tracking columns of a table whose records no stage takes: only those named.
+
+    ``untracked(created_at="created_at", updated_at="updated_at")``. Without ``status`` every record
+    is in the one state of its lifecycle.
+    """
+    faults = _name_faults(names)
+    faults += [
+        f"{name} is for records that a stage takes; use track(…)"
+        for name in names
+        if name in EXTRAS
+    ]
+    if faults:
+        raise DeclarationError("untracked", faults)
+    return Track(names)
 
 
 def track(
@@ -87,29 +112,37 @@ def track(
     """
     faults = [] if abandoned_after >= 0 else ["abandoned_after is a number of seconds, 0 or more"]
     faults += [
-        f"{name} is not a tracking value; they are {', '.join([*TRACKING, *EXTRAS])}"
-        for name in names
-        if name not in TRACKING and name not in EXTRAS
-    ]
-    faults += [
         f"{name} needs a column: the engine cannot work without it"
         for name in names
-        if names[name] is None and name in _REQUIRED
+        if names[name] is None and name in NEEDED
     ]
     given = {n: prefix + n for n in TRACKING if not (prefix and n == "created_at")} | names
     columns = {name: column for name, column in given.items() if column is not None}
+    faults += _name_faults(columns)
+    faults += [
+        f"{name} is not a tracking value; it cannot be left out"
+        for name in names.keys() - columns.keys() - TRACKING.keys() - EXTRAS.keys()
+    ]
+    if faults:
+        raise DeclarationError("track", faults)
+    tracked = Track(columns)
+    tracked.notify, tracked.abandoned_after = notify, abandoned_after
+    return tracked
+
+
+def _name_faults(columns: Mapping[str, str]) -> list[str]:
+    faults = [
+        f"{name} is not a tracking value; they are {', '.join([*TRACKING, *EXTRAS])}"
+        for name in columns
+        if name not in TRACKING and name not in EXTRAS
+    ]
     faults += [
         f"{column!r} (for {name}) is not a column name"
         for name, column in columns.items()
         if not NAME.match(column)
     ]
     twice = sorted({c for c in columns.values() if list(columns.values()).count(c) > 1})
-    faults += [f"column {column} is named for two tracking values" for column in twice]
-    if faults:
-        raise DeclarationError("track", faults)
-    tracked = Track(columns)
-    tracked.notify, tracked.abandoned_after = notify, abandoned_after
-    return tracked
+    return faults + [f"column {column} is named for two tracking values" for column in twice]
 
 
 @value

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from esclusa.model.columns import NAME, TRACKING, Field, Track
+from esclusa.model.columns import NAME, SQL_TYPE, TRACKING, Field, Track
 from esclusa.model.errors import DeclarationError, EsclusaError
 from esclusa.model.lifecycle import Lifecycle
 
@@ -29,7 +29,13 @@ def column_faults(table: str, id_column: str, fields: Sequence[Field], tracked: 
         for f in fields
         if not NAME.match(f.column)
     ]
-    business = [f.column for f in fields] + [id_column]
+    faults += [
+        f"field {f.name} has the id column, so it is text"
+        for f in fields
+        if f.column == id_column and f.type != "text"
+    ]
+    business = list(dict.fromkeys([*(f.column for f in fields), id_column]))
+    business += [c for c, n in Counter(f.column for f in fields).items() for _ in range(n - 1)]
     alike = Counter(c.lower() for c in business)  # SQLite ignores case
     faults += [
         f"two fields have the column {c}"
@@ -77,6 +83,42 @@ def declaration_faults(
         for name in cls.__annotations__
         if name in _EVERY_RECORD and name != "created_at"
     ]
+
+
+def shape_faults(
+    cls: type[Record],
+    tracked: Track,
+    optional: Sequence[str],
+    added: Sequence[str],
+    unique: Sequence[Sequence[str]],
+    types: Mapping[str, str],
+) -> list[str]:
+    """What is wrong with what a record class says of its table."""
+    known = [n for n in cls.model_fields if n not in _EVERY_RECORD]
+    faults = [
+        f"{what} names {name}, which is not one of its fields"
+        for what, names in (
+            ("optional", optional),
+            ("added", added),
+            ("unique", [name for names in unique for name in names]),
+        )
+        for name in names
+        if name not in known
+    ]
+    faults += [
+        f"optional names {name}, which has no default"
+        for name in optional
+        if name in known and cls.model_fields[name].is_required()
+    ]
+    faults += [
+        f"types: {given!r} (for {name}) is not a type such as 'numeric(14, 0)'"
+        for name, given in types.items()
+        if not SQL_TYPE.match(given)
+    ]
+    life = getattr(cls, "lifecycle", None)
+    if isinstance(life, Lifecycle) and "status" not in tracked and len(life.states) > 1:
+        faults.append("it has several states, so it needs a column for them: untracked(status=…)")
+    return faults
 
 
 def adoption(

@@ -39,7 +39,8 @@ class Create:
 class Move:
     """Move another record, and end any lease on it.
 
-    ``frm``: only from these states; a record in another state stays as it is. Without ``frm``, a
+    ``frm``: only from these states; a record in another state stays as it is. With ``frm`` equal to
+    ``to`` only fields change, as of a record with a single state. Without ``frm``, a
     record that does not exist or a move that is not declared rejects the whole settlement.
     ``unless``: do nothing while the condition is true.
     ``changes`` goes to the history, see ``Settlement``.
@@ -70,7 +71,7 @@ class Move:
         froms = (frm,) if isinstance(frm, str) else tuple(frm)
         life = found.lifecycle
         for state in froms or life.sources(to) or life.states:
-            if not life.allows(state, to):
+            if not life.allows(state, to) and not (froms and state == to):
                 where = f"effect Move on {found.table}"
                 raise UndeclaredEffect(where, state, to, life.targets(state))
         set_fields(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -81,6 +81,22 @@ def situations(kind: Kind, stages: Sequence[Stage]) -> Iterator[RowSituation]:
             yield RowSituation(state, form)
             if state != kind.initial:
                 yield RowSituation(state, form | failed | {"attempts": max(tries, default=1)})
+
+
+def targets_first(kinds: Iterable[Kind]) -> list[Kind]:
+    """Return the kinds so that the target of a foreign key comes before its table."""
+    by_table = {kind.table: kind for kind in kinds}
+    ordered: dict[str, Kind] = {}
+
+    def add(kind: Kind, on_the_way: frozenset[str]) -> None:
+        for field, table in kind.refs:
+            if field in kind.foreign_keys and table in by_table and table not in on_the_way:
+                add(by_table[table], on_the_way | {kind.table})
+        ordered.setdefault(kind.table, kind)
+
+    for kind in by_table.values():
+        add(kind, frozenset({kind.table}))
+    return list(ordered.values())
 
 
 def transactions(steps: Sequence[MigrationStep]) -> list[list[MigrationStep]]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from esclusa.model import columns as declared
 from esclusa.model.columns import (
     EXTRAS,
+    NEEDED,
     SYSTEM_PREFIX,
     TRACKING,
     ColumnType,
@@ -23,7 +24,12 @@ from esclusa.model.columns import (
     Track,
     column_type,
 )
-from esclusa.model.declaration import adoption, column_faults, declaration_faults
+from esclusa.model.declaration import (
+    adoption,
+    column_faults,
+    declaration_faults,
+    shape_faults,
+)
 from esclusa.model.errors import (
     BadRecord,
     DeclarationError,
@@ -60,6 +66,20 @@ class Kind:
     refs: tuple[tuple[str, str], ...] = ()
     # The first state of rows that existed before the tracking: (state, conditions).
     adopt: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    # Fields whose column a table of another program may lack: neither read nor written there.
+    optional: frozenset[str] = frozenset()
+    # Fields whose column `esclusa migrate` adds to a table of another program.
+    added: frozenset[str] = frozenset()
+    # Whether Esclusa inserts such records; None: as the declaration shows.
+    inserts: bool | None = None
+    # What a new row gets in columns that are no fields: (column, value).
+    fill: tuple[tuple[str, str | int | float | bool], ...] = ()
+    # In tables that Esclusa creates: unique fields, references that are foreign keys, and types.
+    unique: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[str, ...] = ()
+    sql_types: tuple[tuple[str, str], ...] = ()
+    # The optional fields that the table of the opened store lacks.
+    lacks: frozenset[str] = frozenset()
     # One of Esclusa's own tables.
     system: bool = False
     # The kind as it is declared, if settings map it onto another table.
@@ -74,7 +94,7 @@ class Kind:
     @property
     def as_declared(self) -> Kind:
         """The kind without the map of the settings."""
-        return self.original or dataclasses.replace(self)
+        return self.original or dataclasses.replace(self, lacks=frozenset())
 
     def become(self, other: Kind) -> None:
         """Take over another description, for all that holds this one."""
@@ -82,9 +102,19 @@ class Kind:
         self.__dict__.clear()  # cached properties, too
         self.__dict__.update(values)
 
+    def found_without(self, fields: frozenset[str]) -> None:
+        """Note the optional fields that the table of the opened store lacks."""
+        if fields != self.lacks:
+            self.become(dataclasses.replace(self, lacks=fields))
+
     @property
     def initial(self) -> str:
         return self.lifecycle.initial
+
+    @cached_property
+    def id_field(self) -> str | None:
+        """The business field whose column is the id of the table."""
+        return next((f.name for f in self.fields if f.column == self.id_column), None)
 
     @cached_property
     def unique_key(self) -> bool:
@@ -93,6 +123,8 @@ class Kind:
         The id is not made of the key, or the columns are those of another program, which may insert
         rows too.
         """
+        if self.key == (self.id_field,):
+            return False
         mapped = dict(self.track) != declared.track()
         return bool(self.key) and (self.attached or self.database_id or mapped)
 
@@ -101,8 +133,10 @@ class Kind:
         """Whether Esclusa inserts such records, as far as the declaration shows.
 
         A record of an existing table without a key and without ids from the database is only taken
-        from it.
+        from it, unless the declaration or the settings say otherwise.
         """
+        if self.inserts is not None:
+            return self.inserts
         return not self.attached or bool(self.key) or self.database_id
 
     @cached_property
@@ -112,14 +146,29 @@ class Kind:
     @cached_property
     def types(self) -> dict[str, ColumnType]:
         """The column type of everything that can be stored or queried, by its name in Python."""
-        tracked = {n: t for n, t in TRACKING.items() if n in self.track}
+        tracked = {n: t for n, t in TRACKING.items() if n in self.track or n in NEEDED}
         return {"id": "text", **tracked, **{f.name: f.type for f in self.fields}}
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The column of every value of a record, by its name in Python."""
+        """The column of every value of a record that the table has, by its name in Python."""
         tracked = {n: c for n, c in self.track.items() if n in TRACKING}
-        return {"id": self.id_column, **tracked, **{f.name: f.column for f in self.fields}}
+        fields = {f.name: f.column for f in self.fields if f.name not in self.lacks}
+        return {"id": self.id_column, **tracked, **fields}
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        """The values of a record for which the table has no column, by their name in Python."""
+        values: dict[str, Any] = {"status": self.initial, "attempts": 0, "fence": 0}
+        values |= {name: self.default_of(name) for name in self.lacks}
+        return {name: values.get(name) for name in self.types if name not in self.columns}
+
+    def default_of(self, field: str) -> Any:
+        """The default of a business field; None if it has none."""
+        info = self.model.model_fields[field]
+        if info.is_required():
+            return None
+        return info.get_default(call_default_factory=True, validated_data={})
 
     @cached_property
     def _by_column(self) -> dict[str, str]:
@@ -136,17 +185,21 @@ class Kind:
 
     def identify(self, record: Record, new_id: typing.Callable[[], str]) -> str:
         """The id of a new record: made of its key if it has one, otherwise a new id."""
+        if self.id_field is not None:
+            return str(getattr(record, self.id_field)) or new_id()
         if record.id or not self.key or self.database_id:
             return record.id or new_id()
         return key_id([getattr(record, name) for name in self.key])
 
     def id_of(self, *parts: object, **named: object) -> str:
         """The id that a record with this key has: ``Post.kind.id_of("twitter", "123")``."""
-        return key_id([named[name] for name in self.key] if named else list(parts))
+        given = [named[name] for name in self.key] if named else list(parts)
+        return str(given[0]) if self.key == (self.id_field,) else key_id(given)
 
     def absent(self, id: str) -> NotFound:
         """The refusal for an id without a record. If it looks like a key, it shows the id."""
-        key_id = "" if not self.key or self.database_id else id_of_key_text(id, len(self.key))
+        made_of_key = self.key and not self.database_id and self.id_field is None
+        key_id = id_of_key_text(id, len(self.key)) if made_of_key else ""
         if key_id:
             return NotFound(text("record_not_found_by_key", id=id, table=self.table, key_id=key_id))
         return NotFound(text("record_not_found", id=id, table=self.table))
@@ -254,7 +307,14 @@ class Record(StrictFields):
     ``refs``: fields with the id of another record, and its class or table
     (``refs={"post_doc_id": Post}``). Console and API link to that record, and back if an index
     begins with the field.
+    ``id``: the id column. If it is the column of a text field, that field is the record's id.
     ``database_id``: the database generates the ids, if it can.
+    ``insert``: whether Esclusa inserts such records into a table of another program.
+    ``optional``: fields whose column such a table may lack. They are neither read nor written
+    there, and have their default. ``added``: fields whose column ``esclusa migrate`` adds to it.
+    ``unique``, ``foreign_keys`` and ``types`` are for tables that Esclusa creates: fields that are
+    unique together, fields of ``refs`` that are foreign keys (deletes and updates cascade), and the
+    type of a column on PostgreSQL (``types={"amount": "numeric(14, 0)"}``).
     ``adopt``: the first state of existing rows that pass a filter, when the status column is added
     (``adopt={"success": {"file": not_null}}``). Other rows begin in the initial state.
 
@@ -303,6 +363,12 @@ class Record(StrictFields):
         parent: type[Record] | None = None,
         refs: Mapping[str, type[Record] | str] | None = None,
         database_id: bool = False,
+        insert: bool | None = None,
+        optional: Sequence[str] = (),
+        added: Sequence[str] = (),
+        unique: Sequence[Sequence[str]] = (),
+        foreign_keys: Sequence[str] = (),
+        types: Mapping[str, str] | None = None,
         adopt: Mapping[str, Mapping[str, Any]] | None = None,
         system: bool = False,
         **kwargs: Any,
@@ -315,8 +381,9 @@ class Record(StrictFields):
             return
         key = (key,) if isinstance(key, str) else tuple(key)
         columns = columns or {}
-        tracked = track or declared.track()
+        tracked = declared.track() if track is None else track
         faults = unknown + declaration_faults(cls, key, columns, index, within)
+        faults += shape_faults(cls, tracked, optional, added, unique, types or {})
         if table.lower().startswith(SYSTEM_PREFIX) is not system:
             faults.append(
                 f"{table}: only the names of Esclusa's own tables begin with {SYSTEM_PREFIX}"
@@ -343,6 +410,11 @@ class Record(StrictFields):
             for name in followed
             if "text" not in [f.type for f in fields if f.name == name]
         ]
+        faults += [
+            f"foreign_keys names {name}, which refs does not have"
+            for name in foreign_keys
+            if name not in followed
+        ]
         if parent is not None and within is not None:
             followed.setdefault(within, parent.kind.table)
         if faults:
@@ -364,6 +436,12 @@ class Record(StrictFields):
             database_id=database_id,
             parent=None if parent is None else parent.kind,
             refs=tuple(followed.items()),
+            optional=frozenset(optional),
+            added=frozenset(added),
+            inserts=insert,
+            unique=tuple(tuple(names) for names in unique),
+            foreign_keys=tuple(foreign_keys),
+            sql_types=tuple((types or {}).items()),
             system=system,
         )
         if adopt:

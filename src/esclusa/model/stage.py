@@ -315,6 +315,8 @@ def make_stage(name: str, kind: Kind, handler: Callable[..., Any], **options: An
     """A checked stage. Raises DeclarationError with every fault."""
     faults: list[str] = []
     made = _checked(Stage, kind, options, faults)
+    if not kind.track.complete:
+        faults.append(f"{kind.table} has no tracking columns; declare it with track(…)")
     if not options.get("take"):
         faults.append("it takes no state")
     elif "take" in made:

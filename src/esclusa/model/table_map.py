@@ -7,10 +7,18 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 from pydantic import Field as Limit
 
-from esclusa.model.columns import EXTRAS, TRACKING, Track, track
+from esclusa.model.columns import EXTRAS, NAME, TRACKING, Track, track, untracked
 from esclusa.model.declaration import column_faults
 from esclusa.model.errors import DeclarationError
 from esclusa.model.record import Kind
@@ -21,7 +29,8 @@ class TableMap(BaseModel):
 
     ``columns``: the column of each field. ``track``: the column of each tracking value, and
     ``prefix``; false leaves out a tracking value that the engine can do without. ``attach``:
-    whether another program owns the table; true if a name is mapped.
+    whether another program owns the table; true if a name is mapped. ``insert``: false if the
+    pipeline must not insert there. ``fill``: what new rows get in columns that are no fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -32,6 +41,8 @@ class TableMap(BaseModel):
     track: dict[str, StrictStr | StrictBool] = {}
     attach: StrictBool | None = None
     database_id: StrictBool | None = None
+    insert: StrictBool | None = None
+    fill: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat] = {}
     notify: StrictBool | None = None
     abandoned_after: float | None = Limit(None, ge=0)
 
@@ -93,15 +104,25 @@ def _mapped(kind: Kind, given: TableMap) -> Kind:
         track=tracked,
         attached=_attached(kind, given),
         database_id=kind.database_id if given.database_id is None else given.database_id,
+        inserts=kind.inserts if given.insert is None else given.insert,
+        fill=tuple(given.fill.items()) or kind.fill,
     )
     faults += column_faults(new.table, new.id_column, new.fields, new.track)
+    faults += [
+        f"fill.{column}: it is the column of {name}"
+        for name, column in (new.columns | new.extras).items()
+        if column in given.fill
+    ]
+    faults += [
+        f"fill.{column}: it is not a column name" for column in given.fill if not NAME.match(column)
+    ]
     if faults:
         raise DeclarationError(kind.table, faults)
     return new
 
 
 def _attached(kind: Kind, given: TableMap) -> bool:
-    names_something = bool(given.table or given.id or given.columns or given.track)
+    names_something = bool(given.table or given.id or given.columns or given.track or given.fill)
     return (kind.attached or names_something) if given.attach is None else given.attach
 
 
@@ -122,6 +143,12 @@ def _track(kind: Kind, given: TableMap) -> tuple[Track, list[str]]:
     ]
     if faults:
         return kind.track, faults
+    if not kind.track.complete and not prefix:
+        columns = dict(kind.track) | named
+        try:
+            return untracked(**{n: c for n, c in columns.items() if c is not False}), []
+        except DeclarationError as error:
+            return kind.track, [f"track: {fault}" for fault in error.faults]
     extras = [name for name in kind.track if name in EXTRAS]
     base: dict[str, Any] = {name: prefix + name for name in extras} if prefix else dict(kind.track)
     left_out = dict.fromkeys(TRACKING.keys() - kind.track.keys())

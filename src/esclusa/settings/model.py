@@ -308,7 +308,7 @@ class Settings(BaseModel):
         {},
         help="Maps the records of a pipeline onto existing tables, by their declared table: "
         "[tables.notification_deliveries] in the file, JSON in the environment. Keys: table, id, "
-        "columns, track, attach, database_id, notify and abandoned_after.",
+        "columns, track, attach, database_id, insert, fill, notify and abandoned_after.",
     )
 
     # The pipelines, each with its own settings.

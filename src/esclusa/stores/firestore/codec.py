@@ -262,7 +262,10 @@ class Codec:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.columns = [(n, c, kind.types[n]) for n, c in kind.columns.items() if n != "id"]
+        # A document has all tracking fields, also if a table would have no columns for them.
+        self.columns = [
+            (n, kind.columns.get(n, n), type) for n, type in kind.types.items() if n != "id"
+        ]
         self.types: dict[str, ColumnType] = {**kind.types, **ARCHIVE_COLUMNS, SHARD: "int"}
         # Whether other programs write documents of this kind, too: they are validated.
         self.foreign = kind.attached

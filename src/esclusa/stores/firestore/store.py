@@ -154,6 +154,7 @@ class FirestoreStore:
         foreign = await schema.use(self._client, kinds)
         self._learn_stages(kinds, stages)
         for kind in kinds:
+            kind.found_without(frozenset())
             codec = self._codecs[kind.table] = Codec(kind)
             codec.foreign = self._adopter.watch(kind).foreign = kind.attached or kind in foreign
 
@@ -217,7 +218,7 @@ class FirestoreStore:
         types = query.kind.types
         async for page in self.scan(query, size):
             columns: dict[str, Sequence[Any]] = {
-                name: [row.get(name) for row in page] for name in query.kind.columns
+                name: [row.get(name) for row in page] for name in query.kind.types
             }
             for name in (n for n in columns if types[n] == "json"):
                 columns[name] = [

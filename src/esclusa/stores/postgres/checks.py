@@ -58,6 +58,11 @@ async def check(connection: Any, table: Table, existing: ExistingTable) -> Table
             f" CREATE POLICY esclusa ON {table.ident} TO … USING (true) WITH CHECK (true)"
         )
     found.faults.extend(_missing_columns(kind, existing))
+    found.faults.extend(
+        f"table {kind.table} has no column {column}, which fill names"
+        for column, _ in kind.fill
+        if column not in existing.columns
+    )
     for name, column in kind.track.items():
         if column in existing.columns:
             where = f"column {kind.table}.{column} (for {name})"
@@ -94,8 +99,12 @@ async def duplicates(connection: Any, table: Table, index: Index, nulls_differ: 
 
 def _missing_columns(kind: Kind, existing: ExistingTable) -> Iterator[str]:
     needed: dict[str, tuple[str, ColumnType]] = {kind.id_column: ("id", "text")}
-    if kind.attached:
-        needed |= {f.column: (f"field {f.name}", f.type) for f in kind.fields}
+    if kind.attached and existing.made_by is None:
+        needed |= {
+            f.column: (f"field {f.name}", f.type)
+            for f in kind.fields
+            if f.name not in kind.added and f.name not in kind.lacks
+        }
     for column, (what, type) in needed.items():
         # a field that reads an extra is added with the tracking
         if column not in existing.columns and column not in kind.extras.values():
@@ -162,7 +171,7 @@ def _unfilled(table: Table, existing: ExistingTable) -> Iterator[str]:
     """Return the columns that make the table refuse every row that Esclusa inserts."""
     kind = table.kind
     optional = [c for n, c in kind.track.items() if n in _NULLABLE]
-    filled = {c.column for c in table.columns.values()} - set(optional)
+    filled = {*(c.column for c in table.stored.values()), *table.filled} - set(optional)
     if table.makes_ids:
         filled.discard(table.id.column)
     for column in existing.columns:
@@ -172,15 +181,16 @@ def _unfilled(table: Table, existing: ExistingTable) -> Iterator[str]:
             yield (
                 f"column {kind.table}.{column} ({existing.columns[column]}) is NOT NULL without a"
                 " default, and no field fills it: the table refuses every row that Esclusa"
-                f" inserts; declare a field for it, or run: {alter} SET DEFAULT …"
+                f" inserts; declare a field for it, set [tables.{kind.as_declared.table}] fill or"
+                f" insert = false, or run: {alter} SET DEFAULT …"
             )
 
 
 def _not_null_fields(kind: Kind, existing: ExistingTable) -> Iterator[str]:
     """Return the fields that may be empty in a record and not in the table."""
     for field in kind.fields:
-        info = kind.model.model_fields[field.name]
-        is_null = not info.is_required() and info.get_default(call_default_factory=True) is None
+        required = kind.model.model_fields[field.name].is_required()
+        is_null = not required and kind.default_of(field.name) is None
         filled = field.column in existing.defaults or field.column in existing.generated
         if field.column in existing.not_null and is_null and not filled:
             alter = f"ALTER TABLE {quote(kind.table)} ALTER COLUMN {quote(field.column)}"

@@ -234,7 +234,7 @@ def _save_statement(table: Table, names: Sequence[str], marked: bool) -> str:
     if marked:
         sets[c["leased_by"].ident] = "u.holder"
         params["holder"] = "text"
-    sets |= {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
+    sets |= {c[name].ident: c[name].write(f"u.f_{name}") for name in names if name in table.stored}
     sets[c["updated_at"].ident] = c["updated_at"].write_time(STAMP)
     params |= {f"f_{name}": c[name].parameter_type for name in names}
     arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))

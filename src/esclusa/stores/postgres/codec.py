@@ -68,6 +68,8 @@ class TableColumn:
     # The column whose value counts instead of null, if it has one; and whether its zone differs.
     else_column: str | None = None
     else_other_zone: bool = False
+    # The value of a column that the table lacks, as SQL: it is neither read nor written.
+    instead: str | None = None
 
     @property
     def ident(self) -> str:
@@ -81,6 +83,8 @@ class TableColumn:
 
     def expr(self, alias: str = "t") -> str:
         """Return the value to compare and sort by, in the column's own type, for its index."""
+        if self.instead is not None:
+            return self.instead
         place = f"{alias}." if alias else ""
         bare = place + self.ident
         if self.default is None:
@@ -93,6 +97,8 @@ class TableColumn:
 
     def read(self, alias: str = "t") -> str:
         """Return the value as a record has it."""
+        if self.instead is not None:
+            return self.instead
         value = f"{alias}.{self.ident}" if self.name in OLDEST_IF_NULL else self.expr(alias)
         if self.type == "time" and self.sql_type == TIME_WITHOUT_ZONE:
             return f"({value} AT TIME ZONE 'UTC')"
@@ -203,10 +209,12 @@ class Table:
         self.schema = installation.schema if kind.system else schema
         self.archive = installation.archive(kind.table)
         self.stages = tuple(stages)
-        actual = actual or {}
+        self._actual = actual = actual or {}
         self.columns = {
-            name: self._column(name, column, kind.types[name], actual)
-            for name, column in kind.columns.items()
+            name: self._column(name, kind.columns[name], kind.types[name], actual)
+            if name in kind.columns
+            else self._instead(name)
+            for name in kind.types
         }
         self.extras = {
             name: self._column(name, column, EXTRAS[name], actual)
@@ -231,13 +239,15 @@ class Table:
     def _column(
         self, name: str, column: str, type: ColumnType, actual: Mapping[str, str]
     ) -> TableColumn:
-        made = "bigint" if name == "id" and self.kind.database_id else PARAMETER_TYPES[type]
-        sql_type = actual.get(column) or made
+        sql_type = actual.get(column) or self._made_type(name, column, type)
         cast = "" if sql_type in TEXT_TYPES else f"::{sql_type}"
         oldest = f"'-infinity'::{sql_type}"
         defaults = {"status": literal(self.kind.initial) + cast, "attempts": "0", "fence": "0"}
         defaults |= dict.fromkeys(OLDEST_IF_NULL, oldest)
         default = defaults.get(name) if self.kind.attached else None
+        if name in self.kind.added and not self.kind.by_name[name].nullable:
+            bare = TableColumn(name, column, type, sql_type)
+            default = bare.constant(self.kind.default_of(name))  # in rows older than the column
         created = self.kind.track.get("created_at")
         if default is None or name != "due_at" or created is None:
             return TableColumn(name, column, type, sql_type, default)
@@ -245,6 +255,33 @@ class Table:
             sql_type == TIME_WITHOUT_ZONE
         )
         return TableColumn(name, column, type, sql_type, default, created, not same_zone)
+
+    def _made_type(self, name: str, column: str, type: ColumnType) -> str:
+        """Return the type of a column that Esclusa creates."""
+        declared = dict(self.kind.sql_types).get(column)
+        if declared is not None:
+            return declared.partition("(")[0]
+        return "bigint" if name == "id" and self.kind.database_id else PARAMETER_TYPES[type]
+
+    def _instead(self, name: str) -> TableColumn:
+        """Return the column of a value that the table has no column for."""
+        type, constant = self.kind.types[name], self.kind.constants[name]
+        column = TableColumn(name, name, type, PARAMETER_TYPES[type])
+        value = f"({column.constant(constant)})::{column.sql_type}"
+        return TableColumn(name, name, type, column.sql_type, instead=value)
+
+    @cached_property
+    def filled(self) -> dict[str, str]:
+        """What the settings let a new row have in columns that are no fields, as SQL."""
+        return {
+            column: literal(str(value)) + f"::{self._actual.get(column, 'text')}"
+            for column, value in self.kind.fill
+        }
+
+    @cached_property
+    def stored(self) -> dict[str, TableColumn]:
+        """The columns that the table has, by the name of their value."""
+        return {name: c for name, c in self.columns.items() if c.instead is None}
 
     def source(self, archived: bool) -> str:
         return self.archive if archived else self.ident

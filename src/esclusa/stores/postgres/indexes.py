@@ -158,7 +158,9 @@ def wanted_indexes(table: Table, existing: ExistingTable, version: int) -> list[
         unique("id", [table.id.column])
     if kind.unique_key:
         unique("key", [table.columns[name].column for name in kind.key])
-    found.append(Index("state", _terms(table, [Order("status"), Order("updated_at")])))
+    found += _declared_unique(table, existing)
+    if table.status.instead is None:
+        found.append(Index("state", _terms(table, [Order("status"), Order("updated_at")])))
     for stage in table.stages:
         tests = [constant_condition(table, name, cond, "") for name, cond in stage.where]
         where = " AND ".join([in_states(table, stage.states, ""), *tests])
@@ -169,11 +171,22 @@ def wanted_indexes(table: Table, existing: ExistingTable, version: int) -> list[
             found.append(Index("order", f"{order} WHERE {where}"))
     for names in kind.indexes:
         orders = [Order(n.lstrip("-"), n.startswith("-")) for n in names]
+        if any(table.columns[order.field].instead is not None for order in orders):
+            continue
         found.append(Index("by", _terms(table, orders)))
     return list(dict.fromkeys(found))
 
 
+def _declared_unique(table: Table, existing: ExistingTable) -> list[Index]:
+    """Return the declared unique indexes of a table that Esclusa creates or has created."""
+    if existing.columns and existing.made_by is None:
+        return []
+    groups = [[table.columns[name].column for name in names] for names in table.kind.unique]
+    return [Index("key", f"({', '.join(map(quote, group))})", tuple(group)) for group in groups]
+
+
 def _terms(table: Table, order: Sequence[Order]) -> str:
+    order = [o for o in order if o.field in table.stored]
     columns = [table.columns[o.field] for o in order]
     exprs = [c.expr("") if c.default is None else f"({c.expr('')})" for c in columns]
     terms = [e + direction(table, o) for e, o in zip(exprs, order, strict=True)]

@@ -27,6 +27,7 @@ ONE_STATEMENT = 1000
 FAN_OUT_BATCH = 20_000
 
 # Tracking that a draft may bring.
+_TIMES = ("due_at", "created_at", "updated_at")
 _DRAFT_TRACKING = ("status", "attempts", "due_at", "leased_by", "created_at")
 
 
@@ -146,31 +147,29 @@ async def _fan_out(context: WriteContext, fan_out: FanOut) -> int:
     table = context.table(kind)
     if (
         fan_out.field not in kind.key
-        or kind.attached
-        or kind.database_id
+        or (kind.database_id and not table.makes_ids)
         or draft["id"]
         or any(draft[name] for name in _DRAFT_TRACKING)
     ):
         answers = await insert(context, table, list(fan_out))
         return sum(isinstance(answer, Inserted) for answer in answers)
-    parts, place = [draft[name] for name in kind.key], kind.key.index(fan_out.field)
     values = list(dict.fromkeys(fan_out.values))
-    by_id = sorted(zip(key_ids(parts, place, values), values, strict=True))  # against deadlocks
     shared = [c for c in _columns(table, plain=True) if c.name != fan_out.field]
     shared_values = [column.encode([draft[column.name]])[0] for column in shared]
     statement = table.statement(
         ("fan out", fan_out.field), lambda: _fan_out_statement(table, fan_out.field, shared)
     )
+    if table.makes_ids:
+        by_id = [("", value) for value in sorted(values)]  # against deadlocks
+    else:
+        parts, place = [draft[name] for name in kind.key], kind.key.index(fan_out.field)
+        by_id = sorted(zip(key_ids(parts, place, values), values, strict=True))
     new = 0
     for start in range(0, len(by_id), FAN_OUT_BATCH):
         batch = by_id[start : start + FAN_OUT_BATCH]
-        rows = await context.fetch(
-            statement,
-            context.offset,
-            [id for id, _ in batch],
-            table.columns[fan_out.field].encode([value for _, value in batch]),
-            *shared_values,
-        )
+        ids = [] if table.makes_ids else [[id for id, _ in batch]]
+        encoded = table.columns[fan_out.field].encode([value for _, value in batch])
+        rows = await context.fetch(statement, context.offset, *ids, encoded, *shared_values)
         new += rows[0][0]
     return new
 
@@ -204,7 +203,9 @@ async def _insert_without_ids(
             raise _unexpected_duplicate(table)
         return [Inserted(row[0][0]) for row in rows]
     keys = [_key(table, draft) for draft in drafts]
-    first = dict(zip(reversed(keys), reversed(drafts), strict=True))
+    first: dict[tuple[Any, ...], Record] = {}
+    for key, draft in zip(keys, drafts, strict=True):
+        first.setdefault(key, draft)
     rows = await _run(context, table, list(first.values()), None)
     new = {tuple(row[1:-1]): row[0] for row in rows}
     missing = [draft for key, draft in first.items() if key not in new]
@@ -266,30 +267,36 @@ async def _run(
 
 
 def _columns(table: Table, plain: bool) -> list[TableColumn]:
-    names = [] if plain else [name for name in _DRAFT_TRACKING if name in table.columns]
-    return [table.columns[name] for name in (*names, *table.kind.by_name)]
+    names = [] if plain else list(_DRAFT_TRACKING)
+    stored = table.stored
+    return [stored[name] for name in (*names, *table.kind.by_name) if name in stored]
 
 
 def _new_tracking(table: Table) -> dict[str, str]:
-    """Return column and value of a new record's tracking."""
-    c = table.columns
-    times = [c[name] for name in ("due_at", "created_at", "updated_at") if name in c]
-    values = {column.column: column.write_time(NOW) for column in times}
-    values[c["status"].column] = literal(table.kind.initial)
-    return values | {c["attempts"].column: "0", c["fence"].column: "0"}
+    """Return column and value of a new record's tracking, and of columns that are no fields."""
+    new = {name: column.write_time(NOW) for name, column in table.stored.items() if name in _TIMES}
+    new |= {"status": literal(table.kind.initial), "attempts": "0", "fence": "0"}
+    values = {table.stored[name].column: v for name, v in new.items() if name in table.stored}
+    return values | table.filled
 
 
 def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) -> str:
-    c = table.columns
-    values = {c["id"].column: c["id"].write("u.id"), **_new_tracking(table)}
+    c, values, source = table.columns, _new_tracking(table), "$2::text[], $3"
+    names, first = "id, v", 4
+    if table.makes_ids:
+        source, names, first = "$2", "v", 3
+    else:
+        values[c["id"].column] = c["id"].write("u.id")
     values[c[field].column] = c[field].write("u.v")
-    for n, column in enumerate(shared, 4):
-        values[column.column] = column.write(f"${n}::{column.parameter_type}")
+    for n, column in enumerate(shared, first):
+        given = column.write(f"${n}::{column.parameter_type}")
+        fill = table.fills.get(column.column)
+        values[column.column] = given if fill is None else f"COALESCE({given}, {fill})"
     notified = f", {notify_call(table)}" if table.wakes(table.kind.initial) else ""
     return f"""WITH new AS (
         INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
         SELECT {", ".join(values.values())}
-        FROM unnest($2::text[], $3::{c[field].parameter_type}[]) AS u(id, v)
+        FROM unnest({source}::{c[field].parameter_type}[]) AS u({names})
         ON CONFLICT DO NOTHING RETURNING 1
     ) SELECT count(*){notified} FROM new"""
 

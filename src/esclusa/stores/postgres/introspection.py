@@ -223,14 +223,34 @@ async def made_elsewhere(
     return [name for name, comment in rows if maker(comment) == installation.schema]
 
 
-async def archived_columns(connection: Any, table: Table) -> list[str]:
-    """Return every column of a table, declared or not; SchemaError if its archive lacks one."""
+@dataclass(frozen=True)
+class ArchiveShape:
+    """How rows get into an archive.
+
+    ``columns``: every column of the table, declared or not. ``conflict``: those by which a row
+    replaces an earlier one. ``once``: rows of one batch may replace each other, too.
+    """
+
+    columns: list[str]
+    conflict: list[str]
+    once: bool
+
+
+async def archive_shape(connection: Any, table: Table) -> ArchiveShape:
+    """Return how a table is archived; SchemaError if its archive lacks a column."""
     pair = (table.ident, table.archive)
     found = await introspect(connection, pair)
-    columns, archived = (found.get(name, ExistingTable()).columns for name in pair)
+    hot, cold = (found.get(name, ExistingTable()) for name in pair)
+    columns, archived = hot.columns, cold.columns
     missing = [name for name in (*columns, *table.archive_columns) if name not in archived]
     if missing:
         raise SchemaError(
             f"table {table.archive}", [f"it lacks {', '.join(missing)}; run: esclusa migrate"]
         )
-    return [name for name in columns if name not in table.archive_columns]
+    id = frozenset({table.id.column})
+    conflict = id if id in cold.unique else next(iter(cold.unique), frozenset())
+    return ArchiveShape(
+        [name for name in columns if name not in table.archive_columns],
+        sorted(conflict),
+        conflict != id or id not in hot.unique,
+    )

@@ -124,7 +124,8 @@ async def archive(
     """
 
     async def run(connection: Any) -> int:
-        columns = [quote(c) for c in await introspection.archived_columns(connection, table)]
+        shape = await introspection.archive_shape(connection, table)
+        columns, conflict = [quote(c) for c in shape.columns], [quote(c) for c in shape.conflict]
         binder = Binder(offset)
         picked = locked_ids(table, query, binder)
         given = binder.add(export, "text")
@@ -137,16 +138,21 @@ async def archive(
             guard = " AND EXISTS (SELECT 1 FROM filling)"
         names = ", ".join(columns)
         replaced = (*columns, "archived_at", "export_id")
-        sets = ", ".join(f"{c} = EXCLUDED.{c}" for c in replaced if c != table.id.ident)
+        sets = ", ".join(f"{c} = EXCLUDED.{c}" for c in replaced if c not in conflict)
+        replace = f" ON CONFLICT ({', '.join(conflict)}) DO UPDATE SET {sets}" if conflict else ""
+        last, order = "", ""
+        if conflict and shape.once:  # of several rows, the one that was written last
+            last = f"DISTINCT ON ({', '.join(conflict)}) "
+            updated = table.columns["updated_at"].expr("deleted")
+            order = f" ORDER BY {', '.join(conflict)}, {updated} DESC NULLS LAST"
         rows = await connection.fetch(
             f"""WITH {filling}deleted AS (
                 DELETE FROM {table.ident} t WHERE t.{table.id.ident} = ANY(ARRAY({picked})){guard}
                 RETURNING t.*
             ), archived AS (
                 INSERT INTO {table.archive} ({names}, archived_at, export_id)
-                SELECT {names}, {NOW}, {given} FROM deleted
-                ON CONFLICT ({table.id.ident}) DO UPDATE SET {sets} RETURNING 1
-            ) SELECT count(*) FROM archived""",
+                SELECT {last}{names}, {NOW}, {given} FROM deleted{order}{replace} RETURNING 1
+            ) SELECT count(*), (SELECT count(*) FROM archived) FROM deleted""",
             *binder.values,
             timeout=LONG_LIMITS.client,
         )

@@ -166,6 +166,7 @@ def _move_statement(
             arrays.append(f"${n}::{param.type}[]")
             labels.append(param.label)
     sets = _sets(table, fenced, names, refer)
+    sets = sets or {table.id.ident: f"t.{table.id.ident}"}
     if fenced:
         leased = IS_LEASED.format(leased_by=c["leased_by"].ident)
         match = f"{c['fence'].expr()} = u.match AND {leased}"
@@ -173,6 +174,10 @@ def _move_statement(
         match = f"{table.status.read()} = ANY(string_to_array(u.match, '{_SEPARATOR}'))"
     if guard is not None:
         match += f" AND NOT {_exists(context.table(guard.kind), guard)}"
+    tracked = table.kind.track
+    if not tracked.complete or not tracked.keys() & {"last_error", "error_type", "error_message"}:
+        # PostgreSQL must know the type of every parameter
+        match += f" AND num_nulls({', '.join(refer.values())}) >= 0"
     history = returned = ""
     if table.kind.history:
         written = _HISTORY_VALUES | (_CHANGES if "changes" in refer else {})
@@ -185,7 +190,8 @@ def _move_statement(
             SELECT {literal(table.name)}, id, was, at, {", ".join(values)} FROM moved
         )"""
     notified = f", CASE WHEN count(*) > 0 THEN {notify_call(table)} END" if wake else ""
-    id = table.id.write("u.id")
+    id, updated = table.id.write("u.id"), c["updated_at"]
+    written_at = updated.read() if updated.instead is None else STAMP
     # the row as it was, for the history: before PostgreSQL 18 the record is joined once more
     old, join, matched = "WITH (OLD AS o) ", "", id
     if not table.returns_old:
@@ -195,7 +201,7 @@ def _move_statement(
         FROM unnest({", ".join(arrays)}) WITH ORDINALITY AS u({", ".join(labels)}, n){join}
         WHERE t.{key} = {matched} AND t.{key} = ANY({table.id_array("$2::text[]")}) AND {match}
         RETURNING {old}u.n AS n, u.id AS id,
-            {table.status.read("o")} AS was, {c["updated_at"].read()} AS at{returned}
+            {table.status.read("o")} AS was, {written_at} AS at{returned}
     ){history}
     SELECT count(*),
         CASE WHEN count(*) < cardinality($2::text[]) THEN (SELECT array_agg(n) FROM moved) END
@@ -211,15 +217,16 @@ def _sets(
     stamp = STAMP_ONCE if fenced else STAMP
     target, error = refer["target"], refer["error"]
     delayed = f"{stamp} + {refer['delay']} * interval '1 second'"
-    sets = {
-        c["status"].ident: c["status"].write(target),
-        c["attempts"].ident: f"COALESCE({refer['attempts']}, {c['attempts'].expr()})",
-        c["due_at"].ident: c["due_at"].write_time(f"COALESCE({refer['until']}, {delayed})"),
-        c["leased_by"].ident: "NULL",
-        c["updated_at"].ident: c["updated_at"].write_time(stamp),
+    tracking = {
+        "status": c["status"].write(target),
+        "attempts": f"COALESCE({refer['attempts']}, {c['attempts'].expr()})",
+        "due_at": c["due_at"].write_time(f"COALESCE({refer['until']}, {delayed})"),
+        "leased_by": "NULL",
+        "updated_at": c["updated_at"].write_time(stamp),
     }
     if not fenced:
-        sets[c["fence"].ident] = f"{c['fence'].expr()} + 1"
+        tracking["fence"] = f"{c['fence'].expr()} + 1"
+    sets = {c[name].ident: v for name, v in tracking.items() if name in table.stored}
     errors: list[tuple[TableColumn | None, str]] = [
         (c.get("last_error"), error),
         (x.get("error_type"), f"({error} ->> 'type')"),
@@ -239,7 +246,9 @@ def _sets(
         finished = f"{target} IN ({literals(states)})" if states else "false"
         time = x["finished_at"].write_time(stamp)
         sets[x["finished_at"].ident] = f"CASE WHEN {finished} THEN {time} END"
-    return sets | {c[name].ident: c[name].write(f"u.f_{name}") for name in names}
+    return sets | {
+        c[name].ident: c[name].write(f"u.f_{name}") for name in names if name in table.stored
+    }
 
 
 # guards

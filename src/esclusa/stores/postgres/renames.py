@@ -30,6 +30,8 @@ _ENUM_VALUES = "SELECT enumlabel::text FROM pg_enum WHERE enumtypid = to_regtype
 
 async def states(connections: ConnectionPools, table: Table) -> list[str]:
     """Return the states that occur; none if the table has no states yet."""
+    if table.status.instead is not None:
+        return []
     [(exists,)] = await connections.fetch(_HAS_COLUMN, table.ident, table.status.column)
     return await occurring_states(connections, table) if exists else []
 
@@ -41,7 +43,7 @@ async def default_steps(connection: Any, table: Table) -> list[MigrationStep]:
     """
     life = table.kind.lifecycle
     earlier = [literal(old) for old in life.with_earlier([life.initial])[1:]]
-    if not earlier or table.kind.attached:
+    if not earlier or table.kind.attached or table.status.instead is not None:
         return []
     default = await connection.fetchval(_DEFAULT, table.ident, table.status.column)
     if default is None or not default.startswith(tuple(earlier)):
@@ -78,6 +80,8 @@ async def rename_states(
 async def _storable(connections: ConnectionPools, table: Table) -> Mapping[str, str]:
     """Return the renamed states that the column can hold: an enumerated type may lack them."""
     renamed, type = table.kind.lifecycle.renamed, table.status.sql_type
+    if table.status.instead is not None:
+        return {}
     if not renamed or type in TEXT_TYPES:
         return renamed
     values = {value for (value,) in await connections.fetch(_ENUM_VALUES, type)}

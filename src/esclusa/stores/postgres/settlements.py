@@ -373,9 +373,14 @@ async def _add(context: WriteContext, adds: list[tuple[int, Add]]) -> Faults:
 
 def _add_statement(table: Table, names: Sequence[str]) -> str:
     updated, key = table.columns["updated_at"], table.id.ident
-    idents = [table.columns[name].ident for name in names]
-    sets = [f"{ident} = COALESCE(t.{ident}, 0) + u.a{n}" for n, ident in enumerate(idents)]
-    sets.append(f"{updated.ident} = {updated.write_time(STAMP)}")
+    sets = [
+        f"{c.ident} = COALESCE(t.{c.ident}, 0) + u.a{n}"
+        for n, c in enumerate(table.columns[name] for name in names)
+        if c.instead is None
+    ]
+    if updated.instead is None:
+        sets.append(f"{updated.ident} = {updated.write_time(STAMP)}")
+    sets = sets or [f"{key} = t.{key}"]
     arrays = ", ".join(["$2::text[]", *(f"${n + 3}::bigint[]" for n in range(len(names)))])
     labels = ", ".join(["id", *(f"a{n}" for n in range(len(names)))])
     return f"""UPDATE {table.ident} t SET {", ".join(sets)} FROM unnest({arrays}) AS u({labels})
@@ -386,6 +391,8 @@ def _add_statement(table: Table, names: Sequence[str]) -> str:
 async def _wake(context: WriteContext, effects: list[Wake]) -> set[str]:
     woken = set()
     for kind, group in _by_table(effects, lambda wake: wake.kind):
+        if not kind.track.complete:  # no stage takes such a record
+            continue
         table = context.table(kind)
         due, updated = table.columns["due_at"], table.columns["updated_at"]
         rows = await context.fetch(

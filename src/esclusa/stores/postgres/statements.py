@@ -96,7 +96,8 @@ def constant_condition(table: Table, name: str, cond: Cond, alias: str = "t") ->
     column = table.queried(name)
     if cond.op in ("null", "not_null"):
         prefix = f"{alias}." if alias else ""
-        return f"{prefix}{column.ident} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
+        value = column.instead or prefix + column.ident
+        return f"{value} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
     if cond.op != "in":
         return f"{column.expr(alias)} {OPERATORS[cond.op]} {column.constant(cond.value)}"
     if not cond.value:

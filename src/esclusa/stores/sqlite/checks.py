@@ -42,8 +42,13 @@ class ExistingColumn:
     row_id: bool
 
 
-def check(connection: apsw.Connection, kind: Kind, stages: Sequence[Stage]) -> TableFindings:
-    """Compare an existing table with what Esclusa will read and write."""
+def check(
+    connection: apsw.Connection, kind: Kind, stages: Sequence[Stage], *, foreign: bool
+) -> TableFindings:
+    """Compare an existing table with what Esclusa will read and write.
+
+    ``foreign``: another program made it.
+    """
     [(relation, sql)] = connection.execute(
         "SELECT type, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND lower(name) = ?",
         (kind.table.lower(),),
@@ -60,7 +65,7 @@ def check(connection: apsw.Connection, kind: Kind, stages: Sequence[Stage]) -> T
         for name, type, not_null, default, pk, hidden in connection.execute(_COLUMNS, (kind.table,))
     }
     strict = bool(re.search(r"\)[^)]*\bSTRICT\b[^)]*\Z", sql, re.IGNORECASE))
-    found = TableFindings(list(_missing_columns(kind, columns)), [])
+    found = TableFindings(list(_missing_columns(kind, columns, foreign=foreign)), [])
     for name, column in kind.track.items():
         actual = columns.get(column.lower())
         if actual is not None:
@@ -102,15 +107,21 @@ def duplicates(connection: apsw.Connection, kind: Kind, columns: Sequence[str]) 
     return [fault]
 
 
-def _missing_columns(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]:
+def _missing_columns(
+    kind: Kind, columns: dict[str, ExistingColumn], *, foreign: bool
+) -> Iterator[str]:
     add = f"ALTER TABLE {quote(kind.table)} ADD COLUMN"
     if kind.id_column.lower() not in columns:
         yield (
             f"table {kind.table} has no column {kind.id_column} (for id); it has"
             f" {', '.join(c.name for c in columns.values())}; map it to one of them with id="
         )
+    for column, _ in kind.fill:
+        if column.lower() not in columns:
+            yield f"table {kind.table} has no column {column}, which fill names"
     if kind.attached:
-        for field in kind.fields:
+        needed = [f for f in kind.fields if f.name not in kind.added and f.name not in kind.lacks]
+        for field in needed if foreign else ():
             is_extra = field.column in kind.extras.values()  # added with the tracking
             if field.column.lower() not in columns and not is_extra:
                 yield (
@@ -158,13 +169,15 @@ def _unfilled(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]:
     """Return the columns that make the table refuse rows that Esclusa inserts."""
     optional = {c.lower() for n, c in kind.track.items() if n in _NULLABLE}
     filled = {column.lower() for column in kind.columns.values()}
+    filled |= {column.lower() for column, _ in kind.fill}
     for lower, column in columns.items():
         required = column.not_null and column.default is None and not column.row_id
         if required and lower not in filled | optional and not column.generated:
             yield (
                 f"column {kind.table}.{column.name} ({column.type}) is NOT NULL without a default,"
                 " and no field fills it: the table refuses every row that Esclusa inserts; declare"
-                " a field for it, or give it a DEFAULT"
+                f" a field for it, set [tables.{kind.as_declared.table}] fill or insert = false, or"
+                " give it a DEFAULT"
             )
 
 
@@ -174,8 +187,8 @@ def _not_null_fields(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator
         actual = columns.get(field.column.lower())
         if actual is None:
             continue
-        info = kind.model.model_fields[field.name]
-        is_null = not info.is_required() and info.get_default(call_default_factory=True) is None
+        required = kind.model.model_fields[field.name].is_required()
+        is_null = not required and kind.default_of(field.name) is None
         if actual.not_null and actual.default is None and is_null and not actual.generated:
             yield (
                 f"column {kind.table}.{actual.name} (for {field.name}) is NOT NULL without a"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -191,7 +192,11 @@ def row_decoder(kind: Kind) -> Callable[[Row], dict[str, Any]]:
         else f"{name!r}: None if row[{i}] is None else decode_{name}(row[{i}])"
         for i, name in enumerate(kind.columns)
     )
-    functions = {f"decode_{name}": decode for name, decode in decoders.items()}
+    if kind.constants:
+        is_shared = not any(isinstance(value, dict | list) for value in kind.constants.values())
+        items = f"**{'constants' if is_shared else 'deepcopy(constants)'}, {items}"
+    functions: dict[str, Any] = {f"decode_{name}": decode for name, decode in decoders.items()}
+    functions |= {"constants": kind.constants, "deepcopy": deepcopy}
     decode_row: Callable[[Row], dict[str, Any]] = eval(f"lambda row: {{{items}}}", functions)  # noqa: S307
     return decode_row
 

@@ -12,7 +12,7 @@ from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren, drafts_of
 from esclusa.model.storable import refused
 from esclusa.stores.sqlite.client import fetch_json
-from esclusa.stores.sqlite.codec import ENCODING_ERRORS
+from esclusa.stores.sqlite.codec import ENCODING_ERRORS, text_literal
 from esclusa.stores.sqlite.statements import (
     batches,
     json_expr,
@@ -108,7 +108,9 @@ def _row(transaction: Transaction, compiled: CompiledKind, draft: Record) -> lis
         raise refused(kind, name, value, error) from None
     at = compiled.decoder.position
     row[0] = (draft.id or None) if kind.database_id else kind.identify(draft, transaction.new_id)
-    status = row[at["status"]] = draft.status or kind.initial
+    status = draft.status or kind.initial
+    if "status" in at:
+        row[at["status"]] = status
     if status not in kind.lifecycle.states:
         raise BadRecord(
             f"{kind.table}: {status!r} is not a state ({', '.join(kind.lifecycle.states)})"
@@ -116,7 +118,8 @@ def _row(transaction: Transaction, compiled: CompiledKind, draft: Record) -> lis
     for name in ("due_at", "created_at"):
         if name in at and row[at[name]] is None:
             row[at[name]] = transaction.stamp
-    row[at["updated_at"]] = transaction.stamp
+    if "updated_at" in at:
+        row[at["updated_at"]] = transaction.stamp
     return row
 
 
@@ -161,6 +164,9 @@ def _write(transaction: Transaction, kind: Kind, rows: Sequence[list[Any]]) -> l
     """Insert new rows and return their ids."""
     connection = transaction.connection
     fills = dict(connection.execute(_FILLS, (kind.table,))) if kind.attached else {}
+    if kind.id_field is not None:  # its column is written once
+        again = list(kind.columns).index(kind.id_field)
+        rows = [[*row[:again], *row[again + 1 :]] for row in rows]
     if not kind.database_id:
         for count, values in batches(rows):
             connection.execute(_insert_statement(kind, count, fills), values)
@@ -192,10 +198,17 @@ def _insert_statement(
     kind: Kind, count: int, fills: Mapping[str, str], *, with_id: bool = True
 ) -> str:
     """``fills``: what a row gets in a column that cannot be null, if its value is."""
-    columns = [*kind.columns.values()][0 if with_id else 1 :]
+    columns = [c for name, c in kind.columns.items() if name != kind.id_field]
+    columns = columns[0 if with_id else 1 :]
     values = placeholders(len(columns), count)
-    if fills:
+    if fills or kind.fill:
         exprs = [fills.get(column.lower()) for column in columns]
-        row = ", ".join("?" if expr is None else f"ifnull(?, ({expr}))" for expr in exprs)
-        values = ", ".join([f"({row})"] * count)
-    return f"INSERT INTO {table_of(kind)} ({', '.join(map(quote, columns))}) VALUES {values}"
+        parts = ["?" if expr is None else f"ifnull(?, ({expr}))" for expr in exprs]
+        parts += [_constant(value) for _, value in kind.fill]
+        values = ", ".join([f"({', '.join(parts)})"] * count)
+    names = ", ".join(map(quote, [*columns, *(column for column, _ in kind.fill)]))
+    return f"INSERT INTO {table_of(kind)} ({names}) VALUES {values}"
+
+
+def _constant(value: str | int | float | bool) -> str:
+    return text_literal(value) if isinstance(value, str) else repr(value + 0)

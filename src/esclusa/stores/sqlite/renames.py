@@ -27,7 +27,7 @@ from esclusa.stores.sqlite.transaction import Transaction
 
 def states(connection: apsw.Connection, kind: Kind) -> list[str]:
     """Return the states that occur; none if the table has no states yet."""
-    if kind.track["status"].lower() not in table_columns(connection, kind.table):
+    if kind.columns.get("status", "").lower() not in table_columns(connection, kind.table):
         return []
     return [str(state) for state, _ in fetch_json(connection, *count_by_state(kind, 0))]
 
@@ -38,7 +38,7 @@ def rename_states(transaction: Transaction, kind: Kind, limit: int, who: str) ->
     Lease, attempts and times of a record stay.
     """
     moved = 0
-    for old, new in kind.lifecycle.renamed.items():
+    for old, new in kind.lifecycle.renamed.items() if "status" in kind.columns else ():
         columns = f"{locator(kind)} AS l, {json_expr(kind, 'id')} AS i"
         found = f"SELECT {columns} FROM {table_of(kind)} WHERE {expr(kind, 'status')} = ? LIMIT ?"
         rows = fetch_json(

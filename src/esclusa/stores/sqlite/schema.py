@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import apsw
-from pydantic_core import PydanticUndefined
 
 from esclusa.model.columns import EXTRAS, TRACKING, Field
 from esclusa.model.errors import SchemaError, SchemaRefused
-from esclusa.model.migration import MigrationStep, summaries
+from esclusa.model.migration import MigrationStep, summaries, targets_first
 from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
@@ -63,7 +62,7 @@ def plan(
     Raises MigrationError and SchemaError as ``Store.migrate`` does. Without ``rows`` the existing
     rows are not searched for duplicates.
     """
-    kinds = list(dict.fromkeys([*kinds, *(stage.kind for stage in stages)]))
+    kinds = targets_first(dict.fromkeys([*kinds, *(stage.kind for stage in stages)]))
     system = plan_system(connection, kinds)
     _refuse_others(connection, kinds, system)
     found = SchemaChanges(list(system.changes), [], [])
@@ -74,8 +73,10 @@ def plan(
         source = system.source(kind.table)
         existing = table_columns(connection, source)
         foreign = is_foreign(kind.table, existing, system)
+        missing = [f.name for f in kind.fields if f.column.lower() not in existing]
+        kind.found_without(kind.optional.intersection(missing) if foreign else frozenset())
         if existing and source == kind.table:
-            findings = checks.check(connection, kind, own_stages)
+            findings = checks.check(connection, kind, own_stages, foreign=foreign)
             found.notes.extend(findings.notes)
             faults += findings.faults
             if findings.faults:
@@ -83,10 +84,10 @@ def plan(
         if existing:
             found.steps.extend(_added_columns(kind, existing, foreign))
         else:
-            found.steps.append(_new_table(kind))
+            found.steps.append(_new_table(kind, {each.table: each for each in kinds}))
         if kind.archive:
             found.steps.extend(_archive_steps(connection, kind, existing))
-        unique = _unique_indexes(connection, kind, existing, source)
+        unique = _unique_indexes(connection, kind, existing, source, foreign=foreign)
         for name, columns in unique.items() if rows and existing and source == kind.table else ():
             if name not in known and {c.lower() for c in columns} <= set(existing):
                 faults += checks.duplicates(connection, kind, columns)
@@ -166,17 +167,48 @@ def _extra_columns(kind: Kind) -> list[tuple[str, str]]:
     return [(c, COLUMN_TYPES[EXTRAS[n]]) for n, c in kind.extras.items() if c not in fields]
 
 
-def _new_table(kind: Kind) -> MigrationStep:
+def _new_table(kind: Kind, kinds: Mapping[str, Kind]) -> MigrationStep:
     id_type = "INTEGER PRIMARY KEY" if kind.database_id else "TEXT PRIMARY KEY NOT NULL"
     columns = [f"{quote(kind.id_column)} {id_type}"]
     columns += [
-        f"{quote(column)} {type}" + ("" if kind.attached or nullable else " NOT NULL")
+        f"{quote(column)} {type}"
+        + (_attached_default(kind, column) if kind.attached else "" if nullable else " NOT NULL")
         for column, type, nullable in _tracking_columns(kind)
     ]
     # never NOT NULL: a later version that dropped the field writes rows without it
-    columns += [f"{quote(f.column)} {COLUMN_TYPES[f.type]}" for f in kind.fields]
+    columns += [
+        f"{quote(f.column)} {_field_type(kind, f)}{_reference(kind, f, kinds)}"
+        for f in kind.fields
+        if f.name != kind.id_field
+    ]
     columns += [f"{quote(column)} {type}" for column, type in _extra_columns(kind)]
     return _create_table(kind.table, columns)
+
+
+def _attached_default(kind: Kind, column: str) -> str:
+    """Return the default of a tracking column: other programs insert rows without it."""
+    defaults = {"status": text_literal(kind.initial), "attempts": "0"}
+    defaults |= dict.fromkeys(("created_at", "updated_at"), "CURRENT_TIMESTAMP")
+    name = next(n for n, c in kind.track.items() if c == column)
+    return f" DEFAULT {defaults[name]}" if name in defaults else ""
+
+
+def _field_type(kind: Kind, field: Field) -> str:
+    """Return the type of a new column; in a table that other programs share, with its default."""
+    declared = dict(kind.sql_types).get(field.column, "")
+    integer = declared in ("integer", "bigint", "smallint")
+    type = "INTEGER" if integer else COLUMN_TYPES[field.type]
+    return type + (_default(kind, field) if kind.attached else "")
+
+
+def _reference(kind: Kind, field: Field, kinds: Mapping[str, Kind]) -> str:
+    target = kinds.get(dict(kind.refs).get(field.name, ""))
+    if field.name not in kind.foreign_keys or target is None:
+        return ""
+    return (
+        f" REFERENCES {quote(target.table)} ({quote(target.id_column)})"
+        " ON DELETE CASCADE ON UPDATE CASCADE"
+    )
 
 
 def _create_table(table: str, columns: Sequence[str]) -> MigrationStep:
@@ -195,16 +227,20 @@ def _add_column(table: str, column: str, type: str, foreign: bool = False) -> Mi
 
 
 def _added_columns(kind: Kind, existing: dict[str, str], foreign: bool) -> list[MigrationStep]:
-    if kind.attached:
-        wanted = [(column, type) for column, type, _ in _tracking_columns(kind)]
-    else:
-        wanted = [(f.column, COLUMN_TYPES[f.type] + _default(kind, f)) for f in kind.fields]
+    fields = [
+        (f.column, COLUMN_TYPES[f.type] + ("" if kind.attached else _default(kind, f)))
+        for f in kind.fields
+        if f.name in kind.columns
+    ]
+    tracking = [(column, type) for column, type, _ in _tracking_columns(kind)]
+    wanted = [*tracking, *fields] if kind.attached else fields
     steps = [
         _add_column(kind.table, column, type, foreign)
         for column, type in wanted + _extra_columns(kind)
         if column.lower() not in existing
     ]
-    return steps if kind.track["status"].lower() in existing else steps + _adopt(kind, foreign)
+    has_status = kind.columns.get("status", kind.id_column).lower() in existing
+    return steps if has_status else steps + _adopt(kind, foreign)
 
 
 def _adopt(kind: Kind, foreign: bool) -> list[MigrationStep]:
@@ -226,9 +262,8 @@ def _adopt(kind: Kind, foreign: bool) -> list[MigrationStep]:
 
 def _default(kind: Kind, field: Field) -> str:
     """Return the DEFAULT that existing rows get when a field is added."""
-    default = kind.model.model_fields[field.name].get_default(call_default_factory=False)
-    none = default is None or default is PydanticUndefined
-    return "" if none else f" DEFAULT {literal(field.type, default)}"
+    default = kind.default_of(field.name)
+    return "" if default is None else f" DEFAULT {literal(field.type, default)}"
 
 
 def _archive_steps(
@@ -239,7 +274,7 @@ def _archive_steps(
     types = dict(connection.execute("SELECT name, type FROM pragma_table_xinfo(?)", (kind.table,)))
     columns = {name: types[name] for name in existing.values()}
     declared = [(c, TRACKING.get(n) or EXTRAS[n]) for n, c in kind.track.items()]
-    declared += [(f.column, f.type) for f in kind.fields]
+    declared += [(f.column, f.type) for f in kind.fields if f.name in kind.columns]
     columns |= {c: COLUMN_TYPES[t] for c, t in declared if c.lower() not in existing}
     columns = {c: t for c, t in columns.items() if c.lower() != kind.id_column.lower()}
     reserved = [c for c in columns if c.lower() in ARCHIVE_COLUMNS]
@@ -266,9 +301,14 @@ def _archive_steps(
 
 
 def _indexes(kind: Kind) -> list[tuple[str, str]]:
-    found = [index(kind, "status", [expr(kind, "status"), quote(kind.track["updated_at"])])]
+    found = []
+    if "status" in kind.columns:
+        updated = [quote(kind.track["updated_at"])] if "updated_at" in kind.track else []
+        found.append(index(kind, "status", [expr(kind, "status"), *updated]))
     for fields in kind.indexes:
         names = [name.removeprefix("-") for name in fields]
+        if not set(names) <= kind.columns.keys():
+            continue
         columns = [
             expr(kind, name) + (" DESC" if field.startswith("-") else "")
             for name, field in zip(names, fields, strict=True)
@@ -282,7 +322,12 @@ def _indexes(kind: Kind) -> list[tuple[str, str]]:
 
 
 def _unique_indexes(
-    connection: apsw.Connection, kind: Kind, existing: Mapping[str, str], source: str
+    connection: apsw.Connection,
+    kind: Kind,
+    existing: Mapping[str, str],
+    source: str,
+    *,
+    foreign: bool,
 ) -> dict[str, list[str]]:
     """Return the unique indexes that the table needs: name and columns.
 
@@ -293,6 +338,9 @@ def _unique_indexes(
         wanted[f"{kind.table}_id_unique"] = [kind.id_column]
     if kind.unique_key:
         columns = [kind.columns[name] for name in kind.key]
+        wanted[index(kind, "key", [quote(c) for c in columns], unique="UNIQUE ")[0]] = columns
+    for names in () if foreign else kind.unique:
+        columns = [kind.columns[name] for name in names]
         wanted[index(kind, "key", [quote(c) for c in columns], unique="UNIQUE ")[0]] = columns
     others = _unique_columns(connection, source, set(wanted)) if existing else []
     return {

@@ -215,6 +215,8 @@ def _exists(transaction: Transaction, guard: Exists) -> bool:
 
 def _wake(transaction: Transaction, wake: Wake) -> None:
     kind, stamp = wake.kind, transaction.stamp
+    if not kind.track.complete:  # no stage takes such a record
+        return
     due, updated = quote(kind.track["due_at"]), quote(kind.track["updated_at"])
     transaction.connection.execute(
         f"""UPDATE {table_of(kind)} SET {due} = ?, {updated} = ?
@@ -227,15 +229,17 @@ def _wake(transaction: Transaction, wake: Wake) -> None:
 
 def _add(transaction: Transaction, add: Add) -> None:
     kind = add.kind
-    columns = [quote(kind.columns[name]) for name in add.amounts]
-    sets = [f"{c} = COALESCE({c}, 0) + ?" for c in columns]
-    sets.append(f"{quote(kind.track['updated_at'])} = ?")
+    amounts = {n: amount for n, amount in add.amounts.items() if n in kind.columns}
+    columns = [quote(kind.columns[name]) for name in amounts]
+    sets, values = [f"{c} = COALESCE({c}, 0) + ?" for c in columns], [*amounts.values()]
+    updated = kind.track.get("updated_at", kind.id_column)
+    sets.append(f"{quote(updated)} = ?")
     # past 64 bits SQLite continues with an inexact number
     overflow = " OR ".join(f"{c} NOT BETWEEN {-(2**63)} AND {2**63 - 1}" for c in columns) or "0"
     rows = transaction.connection.execute(
         f"""UPDATE {table_of(kind)} SET {", ".join(sets)}
         WHERE {quote(kind.id_column)} = ? RETURNING {overflow}""",
-        [*add.amounts.values(), transaction.stamp, add.id],
+        [*values, transaction.stamp if updated != kind.id_column else add.id, add.id],
     ).fetchall()
     if not rows:
         raise EffectRefused(f"effect Add: there is no {kind.table} {add.id}")

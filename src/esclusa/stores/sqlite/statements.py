@@ -65,8 +65,17 @@ def locator(kind: Kind) -> str:
 
 
 def expr(kind: Kind, name: str) -> str:
-    """Return a field's value; on an attached table, null tracking has its default."""
+    """Return a field's value; on an attached table, null tracking has its default.
+
+    A value for which the table has no column is a constant.
+    """
+    if name in kind.constants:
+        value = literal(kind.types[name], kind.constants[name])
+        # in ORDER BY a bare number would be the place of a column
+        return f"CAST({value} AS INTEGER)" if kind.types[name] == "int" else value
     column = quote(kind.columns[name])
+    if name in kind.added and not kind.by_name[name].nullable:
+        return f"COALESCE({column}, {literal(kind.types[name], kind.default_of(name))})"
     if kind.attached and name == "status":
         return f"COALESCE({column}, {text_literal(kind.initial)})"
     if kind.attached and name in ("attempts", "fence"):
@@ -80,6 +89,8 @@ def time_expr(kind: Kind, name: str) -> str:
     On an attached table null is older than every time (a record without ``due_at`` is due since its
     creation), and ISO text of another program sorts beside ours.
     """
+    if name in kind.constants:
+        return expr(kind, name)
     column = quote((kind.columns | kind.extras)[name])
     given = column
     if name == "due_at" and "created_at" in kind.columns:

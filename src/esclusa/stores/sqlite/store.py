@@ -169,7 +169,7 @@ class SqliteStore:
             done += lines
             if progress is not None:
                 progress("; ".join(lines))
-        await self._remember(stages)
+        await self._remember(kinds, stages)
         return done
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
@@ -185,9 +185,12 @@ class SqliteStore:
             raise SchemaBehind(
                 f"{self.url} is not up to date; run: esclusa migrate", summaries(plan.steps)
             )
-        await self._remember(stages)
+        await self._remember(kinds, stages)
 
-    async def _remember(self, stages: Sequence[Stage]) -> None:
+    async def _remember(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
+        self._written_kinds, self._read_kinds = CompiledKinds(), CompiledKinds()
+        if any(kind.foreign_keys for kind in kinds):
+            await self._writer.call(lambda c: c.pragma("foreign_keys", True))
         self._indexes = await self._reader.call(schema.indexes)
         for stage in stages:
             self._stage_states[stage.kind.table] |= set(stage.states)

@@ -174,10 +174,15 @@ class RowUpdates:
 
     def flush(self) -> None:
         for (_, tracking, fields), (kind, rows) in self._groups.items():
-            columns = {kind.track[name]: f"v{i}" for i, name in enumerate(tracking)}
+            columns = {
+                kind.track[name]: f"v{i}" for i, name in enumerate(tracking) if name in kind.track
+            }
             for i, name in enumerate(fields, len(tracking)):
-                # tracking wins over a business field that reads the same column
-                columns.setdefault(kind.columns[name], f"v{i}")
+                if name in kind.columns:
+                    # tracking wins over a business field that reads the same column
+                    columns.setdefault(kind.columns[name], f"v{i}")
+            if not columns:
+                continue
             width = len(tracking) + len(fields)
             names = ", ".join(f"v{i}" for i in range(width))
             sets = ", ".join(f"{quote(c)} = esclusa_new.{value}" for c, value in columns.items())
