@@ -16,8 +16,19 @@ from typing import Any
 sys.path[:0] = ["tests", str(Path(__file__).parents[1])]
 
 from esclusa.app import open_runtime  # noqa: E402
+from esclusa.model.system_records import IdempotentCall  # noqa: E402
+from esclusa.runtime import Runtime  # noqa: E402
 from esclusa.settings import load  # noqa: E402
-from upgrade.parcels import Parcel  # noqa: E402 - found by the line above
+from upgrade.parcels import (  # noqa: E402 - found by the line above
+    CREATED,
+    PLACES,
+    ROUTES,
+    Parcel,
+    Remark,
+    Route,
+    Stop,
+    Visit,
+)
 
 CUSTOMERS = """CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, email TEXT);
 INSERT INTO customers VALUES (1, 'ada@example.org'), (2, 'alan@example.org');"""
@@ -42,6 +53,36 @@ async def use(url: str, folder: Path) -> None:
             for state in ("redriven", "open") * 12:
                 await operations.move("dead_letters", state, where={"record_id": "7"}, reason="x")
         await records.insert([Parcel(number=n) for n in (9, 10)])
+        await travel(runtime)
+
+
+async def travel(runtime: Runtime) -> None:
+    """Records whose ids have characters that version 0.1.0 escaped."""
+    records, operations = runtime.engine.records, runtime.operations("ana")
+    await records.insert([Route(name=name) for name in ROUTES])
+    stops = [
+        Stop(route_id=Route.kind.id_of(name), place=place, weight=200 if place == "a=b" else 1)
+        for name in ROUTES[:3]
+        for place in PLACES
+    ]
+    ids = [each.id for each in await records.insert(stops)]
+    visits = [Visit(stop_id=id, day="2026-11-18 12:30", route_id=None) for id in ids]
+    await records.insert(visits)
+    await records.insert(
+        [
+            Remark(number=n, about=id, route_id=s.route_id)
+            for n, (id, s) in enumerate(zip(ids, stops, strict=True))
+        ]
+    )
+    # the id of this route is too long, and ends in a hash
+    await records.insert(
+        [Remark(number=98, route_id=Route.kind.id_of(ROUTES[3])), Remark(number=99)]
+    )
+    call = IdempotentCall(who="ana", key="order 7/8", fingerprint="f", called_at=CREATED, code=200)
+    await records.insert([call])
+    async with runtime.engine.running(register=True, judge=True):
+        await operations.run("post.travel")
+        await operations.run("post.store-routes")
 
 
 def postgres(folder: Path) -> None:
@@ -93,12 +134,16 @@ def _documents() -> dict[str, Any]:
 
     client = Client("post")
     root = "projects/post/databases/(default)/documents"
-    api, found = client._firestore_api, {}
-    for collection in client.collections():
-        request = {"parent": root, "collection_id": collection.id}
-        for each in api.list_documents(request=request, metadata=client._rpc_metadata):
-            found[each.name.removeprefix(f"{root}/")] = MessageToDict(each._pb)["fields"]
-    return found
+    api, found, parents = client._firestore_api, {}, [root]
+    while parents:
+        parent = parents.pop()
+        asked = {"parent": parent}
+        for collection in api.list_collection_ids(request=asked, metadata=client._rpc_metadata):
+            request = {"parent": parent, "collection_id": collection}
+            for each in api.list_documents(request=request, metadata=client._rpc_metadata):
+                found[each.name.removeprefix(f"{root}/")] = MessageToDict(each._pb)["fields"]
+                parents.append(each.name)
+    return dict(sorted(found.items()))
 
 
 if __name__ == "__main__":

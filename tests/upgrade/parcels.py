@@ -46,7 +46,67 @@ class Customer(Record, table="customers", id="customer_id", track=track(prefix="
     lifecycle = Lifecycle(STATES)
 
 
-app = App("post", records=[Parcel, Customer])
+class Route(Record, table="routes", key="name", archive=True):
+    """Its ids have characters that version 0.1.0 escaped in another way."""
+
+    name: str
+    closed_at: datetime = CREATED
+
+    lifecycle = Lifecycle("open -> closed")
+
+
+class Stop(
+    Record, table="stops", key=("route_id", "place"), within="route_id", parent=Route, archive=True
+):
+    """Its key has the id of another record."""
+
+    route_id: str
+    place: str
+    weight: int = 1
+
+    lifecycle = Lifecycle(STATES)
+
+
+class Visit(Record, table="visits", key=("stop_id", "day"), refs={"stop_id": Stop}):
+    """Its key has the id of a record whose key has an id."""
+
+    stop_id: str
+    day: str
+    route_id: str | None = None
+
+    lifecycle = Lifecycle("planned -> done")
+
+
+class Remark(Record, table="remarks", key="number", refs={"about": Stop, "route_id": Route}):
+    """Its own id stays; what it refers to gets another one."""
+
+    number: int
+    about: str | None = None
+    route_id: str | None = None
+
+    lifecycle = Lifecycle("noted")
+
+
+ROUTES = ["norte", "sur: 1/2", "Ñuñoa ~ 100 %", "Camino " + "á é " * 60, "fin: 9"]
+PLACES = ["stop-1", "Av. Perú #12", "a=b", "."]
+app = App("post", records=[Parcel, Customer, Route, Stop, Visit, Remark])
+
+
+@app.stage(Stop, take="waiting", hold="sending", exhausted="failed", cycle=False)
+async def reach(stop: Stop, at: Attempt) -> Outcome:
+    if stop.weight > 100:
+        raise Permanent("too heavy", type="too_heavy")
+    return To("sent")
+
+
+@app.cycle(every="1h")
+async def travel(run: RunContext) -> None:
+    await run.drain("reach")
+
+
+@app.cycle(every="1d")
+async def store_routes(run: RunContext) -> None:
+    await run.archiver.archive(Route, {"name": ROUTES[4]}, "closed_at")
 
 
 @app.stage(

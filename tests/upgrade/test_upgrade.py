@@ -16,25 +16,39 @@ import asyncpg
 import pytest
 from conformance.databases import PROVIDERS, Database, DatabaseProvider
 
-from esclusa.app import open_runtime
-from esclusa.model.errors import SchemaRefused
+from esclusa.app import open_runtime, open_store
+from esclusa.model.errors import SchemaBehind, SchemaRefused
 from esclusa.model.record import Record, Ref
-from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Export, Run
+from esclusa.model.settlement import Duplicate
+from esclusa.model.system_records import (
+    Alert,
+    Audit,
+    CycleRecord,
+    DeadLetter,
+    Export,
+    IdempotentCall,
+    Run,
+)
 from esclusa.runtime import Runtime
 from esclusa.settings import load
+from esclusa.stores import earlier_ids
 from esclusa.stores.sqlite import SqliteStore
-from upgrade.parcels import POST, Parcel
+from upgrade.parcels import PLACES, POST, ROUTES, Parcel, Remark, Route, Stop, Visit
 
 HERE = Path(__file__).parent
 USED_AT = datetime(2026, 11, 18, 12, tzinfo=UTC)
 # The states of each table, as version 0.1.0 left them.
 STATES: dict[type[Record], list[str]] = {
     Parcel: ["failed"] * 3 + ["sent"] * 4 + ["waiting"] * 2,
-    DeadLetter: ["open"] * 3 + ["redriven"],
-    Run: ["error", "ok", "partial", "partial"],
+    DeadLetter: ["open"] * 6 + ["redriven"],
+    Run: ["error", "ok", "ok", "partial", "partial", "partial"],
     Alert: ["raised"],
-    Audit: ["kept"] * 29,
-    Export: ["filling"],
+    Audit: ["kept"] * 31,
+    Export: ["filling", "filling"],
+    Route: ["open"] * 4,
+    Stop: ["failed"] * 3 + ["sent"] * 9,
+    Visit: ["planned"] * 12,
+    Remark: ["noted"] * 14,
 }
 
 
@@ -127,8 +141,126 @@ async def test_work_goes_on_after_the_upgrade(old: Database, tmp_path: Path) -> 
         [window] = await runtime.store.usage(POST)
         assert window.used == 12
         assert await states(runtime, Parcel) == ["failed"] * 2 + ["sent"] * 7 + ["waiting"]
-        assert await states(runtime, DeadLetter) == ["open"] * 2 + ["redriven"] * 2
+        assert await states(runtime, DeadLetter) == ["open"] * 5 + ["redriven"] * 2
         assert len(await states(runtime, CycleRecord)) >= 6
+
+
+# ids that version 0.1.0 escaped in another way
+
+
+def stops() -> list[Stop]:
+    """The stops, with the ids of their routes as this version makes them."""
+    return [
+        Stop(route_id=Route.kind.id_of(name), place=place)
+        for name in ROUTES[:3]
+        for place in PLACES
+    ]
+
+
+async def check_ids(runtime: Runtime) -> None:
+    """Every key has one record, with its present id, its history, and all that refers to it."""
+    records, store = runtime.engine.records, runtime.store
+    visits = [
+        Visit(stop_id=Stop.kind.id_of(s.route_id, s.place), day="2026-11-18 12:30") for s in stops()
+    ]
+    routes = [Route(name=name) for name in ROUTES[:4]]
+    call = IdempotentCall(who="ana", key="order 7/8", fingerprint="f", called_at=USED_AT, code=200)
+    again = await records.insert([*routes, *stops(), *visits, call])
+    assert [type(each) for each in again] == [Duplicate] * len(again)
+    for record, expected in STATES.items():
+        assert await states(runtime, record) == expected, record
+    for kind, ids in (
+        (Route.kind, [Route.kind.id_of(name) for name in ROUTES[:4]]),
+        (Stop.kind, [Stop.kind.id_of(s.route_id, s.place) for s in stops()]),
+        (Visit.kind, [Visit.kind.id_of(v.stop_id, v.day) for v in visits]),
+    ):
+        assert not any("%" in id for id in ids)
+        assert [r and r.id for r in await store.get(kind, ids)] == ids
+    for stop in stops():
+        ref = Ref(Stop.kind, Stop.kind.id_of(stop.route_id, stop.place))
+        end = "failed" if stop.place == "a=b" else "sent"
+        assert [s.to for s in await store.history(ref)][:2] == ["sending", end], ref
+    letters = await runtime.read_model.dead_letters({"table_name": "stops"}, limit=9)
+    assert sorted(letter.record_id for letter in letters.items) == sorted(
+        Stop.kind.id_of(Route.kind.id_of(name), "a=b") for name in ROUTES[:3]
+    )
+    remarks = (await records.find(Remark, {}, limit=100)).items
+    about = {r.about for r in remarks if r.about}
+    assert about == {Stop.kind.id_of(s.route_id, s.place) for s in stops()}
+    assert {r.route_id for r in remarks} == {None, *(Route.kind.id_of(n) for n in ROUTES[:4])}
+    archived = await runtime.read_model.records("routes", {}, archived=True)
+    assert [route.id for route in archived.items] == [Route.kind.id_of(ROUTES[4])]
+
+
+async def test_a_key_of_an_earlier_version_is_not_inserted_again(
+    old: Database, tmp_path: Path
+) -> None:
+    async with open_runtime(load(environ=environ_of(old, tmp_path)), migrate=True) as runtime:
+        await check_ids(runtime)
+        assert await runtime.pending() == []
+        operations = runtime.operations("ana")
+        async with runtime.engine.running(register=True):
+            await operations.redrive(
+                where={"table_name": "stops"}, fields={"weight": 1}, reason="light"
+            )
+            assert (await operations.run("post.travel")).counters["taken"] == 3
+        assert await states(runtime, Stop) == ["sent"] * 12
+
+
+class InterruptedChanges:
+    """Changes ids some times, and then no more."""
+
+    def __init__(self, store: Any, calls: int) -> None:
+        self._change, self._left = store.change_ids, calls
+
+    async def change_ids(self, *given: Any) -> int:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        return int(await self._change(*given))
+
+
+async def test_a_change_of_ids_that_was_interrupted_goes_on(
+    old: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call may be the last; nobody works before all are done."""
+    settings, interrupted = load(environ=environ_of(old, tmp_path)), 0
+    monkeypatch.setattr(earlier_ids, "PAGE", 3)
+    for calls in range(1, 200, 3):
+        async with open_store(settings) as runtime:
+            store = InterruptedChanges(runtime.store, calls)
+            monkeypatch.setattr(runtime.store, "change_ids", store.change_ids)
+            try:
+                await runtime.migrate()
+            except KeyboardInterrupt:
+                interrupted += 1
+            else:
+                break
+            assert any("ids" in step.summary for step in await runtime.pending())
+        with pytest.raises(SchemaBehind):
+            async with open_runtime(settings, migrate=False):
+                pass
+    assert interrupted > 2
+    async with open_runtime(settings, migrate=True) as runtime:
+        await check_ids(runtime)
+
+
+@pytest.mark.parametrize("old", ["postgres", "sqlite"], indirect=True)
+async def test_an_id_that_another_record_has_is_not_taken(old: Any, tmp_path: Path) -> None:
+    """A record that got its id by hand keeps it; the other one is reported and keeps its own."""
+    taken = Route.kind.id_of(ROUTES[1])
+    done = old._run(f"UPDATE routes SET id = '{taken}' WHERE id = 'norte'")
+    if not isinstance(done, list):
+        await done
+    async with open_store(load(environ=environ_of(old, tmp_path))) as runtime:
+        lines = await runtime.migrate()
+        assert "routes: 1 records keep an earlier id; others have theirs" in lines
+        found = (await runtime.engine.records.find(Route, {}, limit=9)).items
+        assert {r.name: r.id for r in found if r.name in ROUTES[:2]} == {
+            "norte": taken,
+            "sur: 1/2": "sur%3A%201%2F2",
+        }
+        assert await runtime.pending() == []
 
 
 async def _fetch(database: Database, statement: str) -> list[Any]:
@@ -147,7 +279,8 @@ async def test_an_earlier_program_does_not_make_its_tables_again(
     async with open_runtime(load(environ=environ_of(old, tmp_path)), migrate=True):
         pass
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
-    assert await _fetch(old, tables) == [("customers",), ("parcels",)]
+    business = ["customers", "parcels", "remarks", "routes", "stops", "visits"]
+    assert await _fetch(old, tables) == [(table,) for table in business]
     [(number, name)] = await _fetch(old, "SELECT number, name FROM esclusa_migrations")
     assert (number, name) == (9999, "system tables are in the schema esclusa now")
 

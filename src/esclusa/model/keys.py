@@ -95,7 +95,7 @@ def _escaped(part: object) -> str:
         return _NONE
     if type(part) is int:
         return str(part)
-    text = part if type(part) is str else _plain(part)
+    text = part if type(part) is str else part_text(part)
     return text if _IS_PLAIN(text) else _escape(text)
 
 
@@ -125,7 +125,8 @@ def _unescaped(name: str) -> str:
     return re.sub(r"(?:=[0-9A-F]{2})+", char, name) if "=" in name else name
 
 
-def _plain(part: object) -> str:
+def part_text(part: object) -> str:
+    """A part of a key as text."""
     if isinstance(part, datetime):
         return part.isoformat()
     return str(part.value if isinstance(part, Enum) else part)

@@ -38,11 +38,14 @@ _RENAMED = {
 }
 # Set while documents are moved: an interrupted move goes on.
 _MOVING = "moving"
+# Set in the schema document of a kind whose ids version 0.1.0 made, which are not changed yet.
+EARLIER_IDS = "earlier_ids"
 # Documents of a page; each is at most 1 MiB.
 _PAGE = 100
 # Fields of every document of a system record.
 _TRACKING = ("status", "attempts", "due_at", "fence", "leased_by")
 
+_TRUE = Value(boolean_value=True)
 Cursor: Any = type(types.Cursor.pb(types.Cursor()))
 
 
@@ -76,9 +79,20 @@ async def migrate(client: FirestoreClient, lacks: Lack) -> list[str]:
     else:
         # earlier programs end when they find a newer layout
         await _record(client, moving=True)
+        await _mark_earlier_ids(client)
         moved = await _move_all(client)
     await _record(client, moving=False)
     return [*moved, f"layout {VERSION} recorded"]
+
+
+async def _mark_earlier_ids(client: FirestoreClient) -> None:
+    """Write down that version 0.1.0 made the ids of every kind."""
+    query, marked = _documents(names.SCHEMA), Document(fields={EARLIER_IDS: _TRUE})
+    while page := await client.query(query, "migrate"):
+        found = [each.name for each in page if each.name != store_path(client)]
+        writes = [put_document(name, marked, mask=[EARLIER_IDS], exists=True) for name in found]
+        await client.commit(writes, "migrate")
+        query.start_at.CopyFrom(_cursor(page[-1].name, before=False))
 
 
 async def _record(client: FirestoreClient, *, moving: bool) -> None:
@@ -87,7 +101,7 @@ async def _record(client: FirestoreClient, *, moving: bool) -> None:
         "checksum": Value(string_value=_CHECKSUMS[VERSION]),
     }
     if moving:
-        fields[_MOVING] = Value(boolean_value=True)
+        fields[_MOVING] = _TRUE
     await client.commit([put_document(store_path(client), Document(fields=fields))], "schema")
 
 

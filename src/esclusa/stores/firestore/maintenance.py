@@ -44,7 +44,7 @@ async def history(client: FirestoreClient, ref: Ref, limit: int, newest: bool) -
     )
     numbered = {total - len(inline) + 1 + i: v for i, v in enumerate(inline)}
     first = max(0, total - limit - 40) if newest else 0  # a document holds about twenty steps
-    for row in await _history_documents(
+    for row in await history_documents(
         client, ref.kind, ref.id, "history", first=first, limit=None if newest else limit
     ):
         values = row.fields["steps"].array_value.values
@@ -64,7 +64,7 @@ async def _record_fields(client: FirestoreClient, ref: Ref) -> Any:
     return next((found[name].fields for name in wanted if name in found), None)
 
 
-async def _history_documents(
+async def history_documents(
     client: FirestoreClient,
     kind: Kind,
     id: str,
@@ -123,7 +123,7 @@ async def purge(client: FirestoreClient, context: CallContext, query: Query) -> 
         units += await asyncio.gather(
             *(_removal(client, query.kind, f.id, f.document) for f in found[k : k + _PARALLEL])
         )
-    return await _commit_units(client, units, "purge")
+    return await commit_units(client, units, "purge")
 
 
 async def remove(client: FirestoreClient, refs: Sequence[Ref]) -> list[bool]:
@@ -156,7 +156,7 @@ async def _removal(client: FirestoreClient, kind: Kind, id: str, document: Any) 
     inline = len(fields[STEPS].array_value.values) if STEPS in fields else 0
     rows = []
     if SEQ in fields and fields[SEQ].integer_value > inline:
-        rows = await _history_documents(client, kind, id, "purge")
+        rows = await history_documents(client, kind, id, "purge")
     return [
         delete_document(document.name, update_time=document.update_time),
         *(delete_document(r.name) for r in rows),
@@ -190,7 +190,7 @@ async def archive(
                 delete_document(each.document.name, update_time=each.document.update_time),
             ]
         )
-    return await _commit_units(client, units, "archive", guard)
+    return await commit_units(client, units, "archive", guard)
 
 
 async def assign(client: FirestoreClient, context: CallContext, query: Query, export: str) -> int:
@@ -208,7 +208,7 @@ async def assign(client: FirestoreClient, context: CallContext, query: Query, ex
     return sum(result is not None for result in await client.each(writes, "assign"))
 
 
-async def _commit_units(
+async def commit_units(
     client: FirestoreClient, units: Sequence[list[Any]], op: str, guard: Sequence[Any] = ()
 ) -> int:
     """Commit units of writes, many at once, and return how many were written.

@@ -1,14 +1,19 @@
-"""Records in renamed and undeclared states."""
+"""Records in renamed and undeclared states, and with ids of version 0.1.0."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from esclusa.model.earlier_ids import IdChange
 from esclusa.model.query import Cond, Order, Query
 from esclusa.model.record import Kind, Ref
 from esclusa.model.texts import text
-from esclusa.stores.firestore import queries
+from esclusa.stores.firestore import maintenance, names, queries
 from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
-from esclusa.stores.firestore.codec import Codec
+from esclusa.stores.firestore.codec import SHARD, Codec, Document, encode, shard_of
 from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
+from esclusa.stores.firestore.writes import delete_document, put_document
 
 # How many undeclared states are reported at most.
 _MAX_UNDECLARED_STATES = 50
@@ -65,3 +70,46 @@ def _renamed(context: CallContext, doc: DocumentState, who: str) -> list[object]
     doc.add_step(old, new, context.now, who, None, None, reason)
     doc.set("status", new)
     return doc.writes(context)
+
+
+async def change_ids(
+    client: FirestoreClient, kind: Kind, changes: Sequence[IdChange], archived: bool
+) -> int:
+    """Give records other ids; their history follows. Return how many were changed.
+
+    A document gets another id by being written anew. The path of a nested one may stay the same.
+    """
+    paths = [names.path(kind, change.id, archived=archived) for change in changes]
+    found = await client.get([f"{client.root}/{p}" for p in paths if p is not None], "migrate")
+    units = []
+    for change, path in zip(changes, paths, strict=True):
+        if (document := found.get(f"{client.root}/{path}")) is not None:
+            units.append(await _changed(client, kind, change, document, archived))
+    return await maintenance.commit_units(client, units, "migrate")
+
+
+async def _changed(
+    client: FirestoreClient, kind: Kind, change: IdChange, document: Any, archived: bool
+) -> list[Any]:
+    """The writes that give one record another id."""
+    new = Document(fields=document.fields)
+    if SHARD in new.fields:
+        new.fields[SHARD].CopyFrom(encode("int", shard_of(change.new)))
+    for field, value in change.fields.items():
+        new.fields[kind.columns[field]].CopyFrom(encode("text", value))
+    name = f"{client.root}/{names.path(kind, change.new, archived=archived)}"
+    if name == document.name:
+        writes = [put_document(name, new, update_time=document.update_time)]
+    else:
+        writes = [
+            put_document(name, new, exists=False),
+            delete_document(document.name, update_time=document.update_time),
+        ]
+    if change.earlier == change.new:
+        return writes
+    for row in await maintenance.history_documents(client, kind, change.earlier, "migrate"):
+        moved = Document(fields=row.fields)
+        moved.fields["record_id"].string_value = change.new
+        path = names.history_path(kind, change.new, row.fields["first"].integer_value)
+        writes += [put_document(f"{client.root}/{path}", moved), delete_document(row.name)]
+    return writes

@@ -15,6 +15,8 @@ from esclusa.model.errors import SchemaBehind, SchemaError
 from esclusa.model.migration import MigrationStep
 from esclusa.model.query import Query
 from esclusa.model.record import Kind
+from esclusa.model.value import value
+from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.firestore import layout, names, queries
 from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.client import FirestoreClient
@@ -24,17 +26,24 @@ from esclusa.stores.firestore.layout import Lack
 from esclusa.stores.firestore.writes import put_document
 
 
-async def _missing(
-    client: FirestoreClient, kinds: Sequence[Kind]
-) -> tuple[Lack | None, dict[Kind, tuple[dict[str, Any], dict[str, ColumnType]]]]:
+@value
+class _Missing:
     """What the layout lacks, and each kind of which something is not recorded.
 
-    A kind comes with its recorded fields and its missing fields.
+    A kind comes with its recorded fields and its missing fields. ``earlier_ids``: kinds whose ids
+    version 0.1.0 made.
     """
+
+    layout: Lack | None
+    kinds: dict[Kind, tuple[dict[str, Any], dict[str, ColumnType]]]
+    earlier_ids: list[Kind]
+
+
+async def _missing(client: FirestoreClient, kinds: Sequence[Kind]) -> _Missing:
     faults = [fault for kind in kinds for fault in unfit(kind)]
     if faults:
         raise SchemaError("Firestore cannot hold these kinds", faults)
-    wanted = {kind: f"{client.root}/{names.SCHEMA}/{names.segment(kind.table)}" for kind in kinds}
+    wanted = {kind: _schema_path(client, kind) for kind in kinds}
     store = layout.store_path(client)
     found = await client.get([store, *wanted.values()], "schema")
     lacks_layout = layout.lack(found.get(store))
@@ -44,7 +53,16 @@ async def _missing(
         lacks = {c: t for c, t in _fields(kind).items() if c not in known}
         if lacks or name not in found:
             out[kind] = (known, lacks)
-    return lacks_layout, out
+    earlier = [kind for kind, name in wanted.items() if _has_earlier_ids(found.get(name))]
+    return _Missing(lacks_layout, out, earlier)
+
+
+def _schema_path(client: FirestoreClient, kind: Kind) -> str:
+    return f"{client.root}/{names.SCHEMA}/{names.segment(kind.table)}"
+
+
+def _has_earlier_ids(document: Any | None) -> bool:
+    return document is not None and layout.EARLIER_IDS in document.fields
 
 
 def unfit(kind: Kind) -> list[str]:
@@ -66,11 +84,13 @@ async def pending(
     client: FirestoreClient, kinds: Sequence[Kind], adopter: Adopter
 ) -> list[MigrationStep]:
     """Describe what ``migrate`` would write."""
-    lacks_layout, lacking = await _missing(client, kinds)
-    lines = [("", f"write {names.SCHEMA}/_store: layout {layout.VERSION}")] if lacks_layout else []
+    missing = await _missing(client, kinds)
+    lines = []
+    if missing.layout:
+        lines.append(("", f"write {names.SCHEMA}/_store: layout {layout.VERSION}"))
     lines += [
         (kind.table, f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}")
-        for kind, (_, lacks) in lacking.items()
+        for kind, (_, lacks) in missing.kinds.items()
     ]
     for kind in kinds:
         if not kind.system and (left := await adopter.unadopted(kind)):
@@ -80,36 +100,42 @@ async def pending(
                 f" ({', '.join(left.examples)}): add what they lack of {fields}"
             )
             lines.append((kind.table, line))
-    return [MigrationStep(line, f"-- {line}", table) for table, line in lines]
+    steps = [MigrationStep(line, f"-- {line}", table) for table, line in lines]
+    return steps + id_steps(missing.earlier_ids)
 
 
 async def migrate(
     client: FirestoreClient, context: CallContext, kinds: Sequence[Kind], adopter: Adopter
-) -> list[str]:
+) -> tuple[list[str], list[Kind]]:
     """Record the layout and the fields, fill in new fields, and describe what was done.
+
+    Return also the kinds whose ids version 0.1.0 made.
 
     Documents of other programs are adopted before the kind is recorded: until then, those without
     a status begin as ``adopt=`` says, however often the migration is interrupted.
     """
-    lacks_layout, lacking = await _missing(client, kinds)
-    done = []
-    if lacks_layout:
-        done += await layout.migrate(client, lacks_layout)
-        _, lacking = await _missing(client, kinds)
+    missing, done = await _missing(client, kinds), list[str]()
+    if missing.layout:
+        done += await layout.migrate(client, missing.layout)
+        missing = await _missing(client, kinds)
     for kind in kinds:
         if not kind.system:
-            known, _ = lacking.get(kind, ({"any": "field"}, {}))
+            known, _ = missing.kinds.get(kind, ({"any": "field"}, {}))
             done += await _adopt(context, kind, adopter, first=not known)
-    for kind, (known, lacks) in lacking.items():
+    for kind, (known, lacks) in missing.kinds.items():
         filled = await _fill(client, kind, lacks) if known else 0
         document = Document(fields={"fields": encode("json", {**known, **_fields(kind)})})
-        await client.commit(
-            [put_document(f"{client.root}/{names.SCHEMA}/{names.segment(kind.table)}", document)],
-            "schema",
-        )
+        write = put_document(_schema_path(client, kind), document, mask=["fields"])
+        await client.commit([write], "schema")
         suffix = f", added to {filled} documents" if filled else ""
         done.append(f"{kind.table}: {len(lacks)} fields recorded{suffix}")
-    return done
+    return done, missing.earlier_ids
+
+
+async def ids_changed(client: FirestoreClient, kind: Kind) -> None:
+    """Write down that no record of the kind has an id of version 0.1.0."""
+    write = put_document(_schema_path(client, kind), Document(), mask=[layout.EARLIER_IDS])
+    await client.commit([write], "schema")
 
 
 async def _adopt(context: CallContext, kind: Kind, adopter: Adopter, *, first: bool) -> list[str]:
@@ -133,13 +159,14 @@ async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> set[Kind]:
 
     Return the kinds of which other programs write documents, too.
     """
-    lacks_layout, lacking = await _missing(client, kinds)
-    faults = ["the store was never migrated"] if lacks_layout == "everything" else []
-    faults += ["its documents have an earlier layout"] if lacks_layout == "move" else []
+    missing = await _missing(client, kinds)
+    faults = ["the store was never migrated"] if missing.layout == "everything" else []
+    faults += ["its documents have an earlier layout"] if missing.layout == "move" else []
     faults += [
         f"{kind.table}: not migrated for {', '.join(lacks) or 'this program'}"
-        for kind, (_, lacks) in lacking.items()
+        for kind, (_, lacks) in missing.kinds.items()
     ]
+    faults += [f"{kind.table}: it has ids of version 0.1.0" for kind in missing.earlier_ids]
     if faults:
         raise SchemaBehind("the store needs `esclusa migrate`", faults)
     watched = {k: f"{client.root}/{names.ADOPTION}/{names.segment(k.table)}" for k in kinds}

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from esclusa.model.adoption import Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.earlier_ids import IdChange
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Cond, Page, Query
 from esclusa.model.record import Kind, Record, Ref
@@ -34,6 +35,7 @@ from esclusa.model.settlement import (
 from esclusa.model.stage import Stage
 from esclusa.ports.store import OnAdopted, OnRefused
 from esclusa.stores.callbacks import Callback
+from esclusa.stores.earlier_ids import IdChanger
 from esclusa.stores.firestore import (
     cursors,
     indexes,
@@ -142,7 +144,10 @@ class FirestoreStore:
         progress: Progress | None = None,
     ) -> list[str]:
         self._learn_stages(kinds, stages)
-        return await schema.migrate(self._client, await self._context(), kinds, self._adopter)
+        done, earlier = await schema.migrate(
+            self._client, await self._context(), kinds, self._adopter
+        )
+        return done + await IdChanger(self, kinds).run(earlier, progress or (lambda line: None))
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
         return await schema.pending(self._client, kinds, self._adopter)
@@ -285,6 +290,12 @@ class FirestoreStore:
         if moved:
             self._notifier.notify([kind.table])
         return moved
+
+    async def change_ids(self, kind: Kind, changes: Sequence[IdChange], archived: bool) -> int:
+        return await renames.change_ids(self._client, kind, changes, archived)
+
+    async def ids_changed(self, kind: Kind) -> None:
+        await schema.ids_changed(self._client, kind)
 
     async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
         context = await self._context()

@@ -169,7 +169,7 @@ async def earlier_tables(
             moved[archive] = was
             target = quote(installation.archive_schema)
             statements.append(f"ALTER TABLE {was} SET SCHEMA {target}")
-    statements += [installation.mark_statement(ident) for ident in sorted(marked)]
+    statements += [installation.mark_statement(ident, earlier_ids=True) for ident in sorted(marked)]
     statements += await _end_earlier_programs(connection, installation, schema)
     step = MigrationStep(f"move system tables from {schema}", ";\n".join(statements))
     return EarlierTables(applied, moved, marked, [step])
@@ -188,7 +188,8 @@ async def _moves(
         statements.append(f"ALTER TABLE {quote(schema)}.{quote(old)} SET SCHEMA {target}")
         if old != new:
             statements.append(f"ALTER TABLE {target}.{quote(old)} RENAME TO {quote(new)}")
-        statements.append(installation.mark_statement(ident))
+        is_record = old in _RECORDS
+        statements.append(installation.mark_statement(ident, earlier_ids=is_record))
         statements += [f"REVOKE ALL ON {ident} FROM {who}" for t, who in grantees if t == old]
         statements += [
             f"ALTER {'SEQUENCE' if kind == 'S' else 'INDEX'} {target}.{quote(name)}"

@@ -9,7 +9,7 @@ from typing import Any
 from esclusa.model.errors import SchemaError, SchemaRefused
 from esclusa.model.record import Kind
 from esclusa.stores.postgres.codec import Table
-from esclusa.stores.postgres.names import Installation, maker
+from esclusa.stores.postgres.names import Installation, has_earlier_ids, maker
 
 _TABLES = """
 SELECT n.name, s.nspname, c.relkind::text, c.relpersistence::text,
@@ -100,6 +100,8 @@ class ExistingTable:
     schema: str = ""
     # The schema of the installation that created it; None if another program did.
     made_by: str | None = None
+    # Whether version 0.1.0 made its ids, which are not changed yet.
+    earlier_ids: bool = False
     unlogged: bool = False
     # Whether row security limits what this role sees.
     row_security: bool = False
@@ -141,6 +143,7 @@ async def introspect(connection: Any, names: Iterable[str]) -> dict[str, Existin
         name, schema, relkind, kept, secured, hidden, key, parts, comment = row
         tables[name] = ExistingTable(
             made_by=maker(comment),
+            earlier_ids=has_earlier_ids(comment),
             relkind=relkind,
             schema=schema,
             unlogged=kept == "u",

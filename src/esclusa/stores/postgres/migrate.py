@@ -66,8 +66,10 @@ async def migrate(
     *,
     foreign: bool,
     progress: Progress,
-) -> list[str]:
+) -> tuple[list[str], list[Kind]]:
     """Run what is missing; put the tables as they are then into ``tables``.
+
+    Return a line for each change, and the kinds whose ids version 0.1.0 made.
 
     If nothing is missing and with ``foreign``, Esclusa's own indexes that nothing needs any more
     are dropped. Not before: workers of the version before may still use them.
@@ -84,10 +86,11 @@ async def migrate(
             runner = _Runner(connections, connection, progress)
             for group in transactions(steps):
                 await runner.run(group)
-            tables |= (
-                await schema.plan(connection, connections.installation, kinds, stages, rows=False)
-            ).tables
-        return summaries(steps)
+            after = await schema.plan(
+                connection, connections.installation, kinds, stages, rows=False
+            )
+            tables |= after.tables
+        return summaries(steps), after.earlier_ids
 
 
 @asynccontextmanager

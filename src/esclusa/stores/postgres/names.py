@@ -16,6 +16,8 @@ from esclusa.model.record import Kind
 # The schema of system tables, unless another one is set.
 SCHEMA = "esclusa"
 _MARK = re.compile(r"Made by Esclusa \(schema ([^)]*)\)")
+# The end of the comment of a table whose ids version 0.1.0 made.
+_EARLIER_IDS = ", with ids of version 0.1.0"
 
 
 def quote(name: str) -> str:
@@ -89,9 +91,12 @@ class Installation:
         """The comment of every table that it creates."""
         return f"Made by Esclusa (schema {self.schema})"
 
-    def mark_statement(self, ident: str) -> str:
-        """Return the statement that marks a table as made by this installation."""
-        return f"COMMENT ON TABLE {ident} IS '{self.mark}'"
+    def mark_statement(self, ident: str, *, earlier_ids: bool = False) -> str:
+        """Return the statement that marks a table as made by this installation.
+
+        ``earlier_ids``: version 0.1.0 made its ids, which are not changed yet.
+        """
+        return f"COMMENT ON TABLE {ident} IS '{self.mark}{_EARLIER_IDS if earlier_ids else ''}'"
 
     def refusal(self, ident: str, made_by: str | None) -> str | None:
         """Return why a table that this installation must have made cannot be used, if so."""
@@ -101,6 +106,11 @@ class Installation:
         if made_by is not None:
             return f"table {table} belongs to the installation of the schema {made_by}"
         return f"table {table} exists, and Esclusa did not make it"
+
+
+def has_earlier_ids(comment: str | None) -> bool:
+    """Whether version 0.1.0 made the ids of a table, by the table's comment."""
+    return (comment or "").endswith(_EARLIER_IDS)
 
 
 def maker(comment: str | None) -> str | None:

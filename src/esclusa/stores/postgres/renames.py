@@ -1,13 +1,14 @@
-"""Records in renamed and undeclared states."""
+"""Records in renamed and undeclared states, and with ids of version 0.1.0."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import BadRecord
 from esclusa.model.migration import MigrationStep
 from esclusa.model.texts import text
@@ -126,3 +127,44 @@ def _rename_statement(table: Table, renamed: Mapping[str, str]) -> str:
         SELECT count(*), CASE WHEN count(*) > 0 THEN {notify_call(table)} END,
             $1::interval, $3::text
         FROM moved"""
+
+
+async def change_ids(
+    connections: ConnectionPools, table: Table, changes: Sequence[IdChange], archived: bool
+) -> int:
+    """Give records other ids; history and leases follow. Return how many were changed."""
+    if not changes:
+        return 0
+    names = sorted({name for change in changes for name in change.fields})
+    columns = ["id", "new_id", *(f"field_{i}" for i in range(len(names)))]
+    values: list[list[str | None]] = [[c.id for c in changes], [c.new for c in changes]]
+    values += [[change.fields.get(name) for change in changes] for name in names]
+    sets = [f"{table.id.ident} = g.new_id"]
+    for i, name in enumerate(names):
+        ident = table.columns[name].ident
+        sets.append(f"{ident} = COALESCE(g.field_{i}, t.{ident})")
+    source = table.source(archived)
+    given = ", ".join(f"${i + 2}::text[]" for i in range(len(columns)))
+    statement = f"""WITH changed AS (
+        UPDATE {source} t SET {", ".join(sets)}
+        FROM unnest({given}) AS g({", ".join(columns)})
+        WHERE t.{table.id.ident} = g.id AND (g.id = g.new_id OR NOT EXISTS (
+            SELECT 1 FROM {source} o WHERE o.{table.id.ident} = g.new_id))
+        RETURNING g.id, g.new_id
+    ), history AS (
+        UPDATE {table.installation.history} h SET record_id = c.new_id
+        FROM changed c WHERE h.table_name = $1 AND h.record_id = c.id AND c.id <> c.new_id
+    ), leases AS (
+        UPDATE {table.installation.leases} l SET record_id = c.new_id
+        FROM changed c WHERE l.table_name = $1 AND l.record_id = c.id AND c.id <> c.new_id
+    ) SELECT count(*) FROM changed"""
+    rows = await connections.claim(statement, table.name, *values, limits=LONG_LIMITS)
+    return int(rows[0][0])
+
+
+async def ids_changed(connections: ConnectionPools, table: Table) -> None:
+    """Write down, in the comments of its tables, that no record has an id of version 0.1.0."""
+    installation = table.installation
+    idents = [table.ident, *([table.archive] if table.kind.archive else [])]
+    for ident in idents:
+        await connections.fetch(installation.mark_statement(ident), limits=LONG_LIMITS)

@@ -18,6 +18,7 @@ from esclusa.model.errors import SchemaError, SchemaRefused
 from esclusa.model.migration import MigrationStep, targets_first
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
+from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.postgres import checks
 from esclusa.stores.postgres.carry_over import EarlierTables, as_moved
 from esclusa.stores.postgres.codec import Table, TableColumn, literal
@@ -66,11 +67,18 @@ class SchemaPlan:
     steps: list[MigrationStep]
     tables: dict[str, Table]
     obsolete: list[MigrationStep] = field(default_factory=list)
+    # Kinds whose ids version 0.1.0 made.
+    earlier_ids: list[Kind] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_behind(self) -> bool:
-        return any(step.summary for step in self.steps)
+        return bool(self.earlier_ids) or any(step.summary for step in self.steps)
+
+    @property
+    def all_steps(self) -> list[MigrationStep]:
+        """The steps, and those that are no statement."""
+        return [*self.steps, *id_steps(self.earlier_ids)]
 
 
 def is_foreign(table: ExistingTable | None) -> bool:
@@ -121,6 +129,8 @@ async def plan(
         refused += refusals
         if refusals:
             continue
+        if existing is not None and existing.earlier_ids:
+            found.earlier_ids.append(kind)
         wanted = wanted_indexes(table, existing or ExistingTable(), version)
         if existing is not None:
             findings = await checks.check(connection, table, existing)
@@ -219,7 +229,7 @@ async def _existing(
             as_moved(table, sources[ident], ident)
         elif f"{quote(table.schema)}.{name}" not in earlier.marked:
             continue
-        table.made_by = installation.schema
+        table.made_by, table.earlier_ids = installation.schema, True
     return existing
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind, SchemaError
 from esclusa.model.migration import MigrationStep, Progress, summaries
 from esclusa.model.query import Page, Query
@@ -32,6 +33,7 @@ from esclusa.model.settlement import (
 from esclusa.model.stage import Stage
 from esclusa.ports.store import OnAdopted, OnRefused
 from esclusa.stores.callbacks import Callback
+from esclusa.stores.earlier_ids import IdChanger
 from esclusa.stores.isolate import ClaimIsolation
 from esclusa.stores.postgres import (
     claims,
@@ -147,18 +149,20 @@ class PostgresStore:
         foreign: bool = False,
         progress: Progress | None = None,
     ) -> list[str]:
-        return await migrate.migrate(
+        report = progress or (lambda line: None)
+        done, earlier = await migrate.migrate(
             self._connections,
             kinds,
             self._all_stages(stages),
             self._tables,
             foreign=foreign,
-            progress=progress or (lambda line: None),
+            progress=report,
         )
+        return done + await IdChanger(self, kinds).run(earlier, report)
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
         plan = await self._plan(kinds, stages)
-        return plan.steps if plan.is_behind else plan.obsolete
+        return plan.all_steps if plan.is_behind else plan.obsolete
 
     async def notes(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         return (await self._plan(kinds, stages)).notes
@@ -168,7 +172,7 @@ class PostgresStore:
         self._tables |= plan.tables  # also if it is behind: `states` reads what there is
         if plan.is_behind:
             raise SchemaBehind(
-                "the schema is not up to date; run: esclusa migrate", summaries(plan.steps)
+                "the schema is not up to date; run: esclusa migrate", summaries(plan.all_steps)
             )
 
     async def _plan(
@@ -268,6 +272,12 @@ class PostgresStore:
     async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
         table = self._table(kind)
         return await renames.rename_states(self._connections, table, limit, who, self._offset)
+
+    async def change_ids(self, kind: Kind, changes: Sequence[IdChange], archived: bool) -> int:
+        return await renames.change_ids(self._connections, self._table(kind), changes, archived)
+
+    async def ids_changed(self, kind: Kind) -> None:
+        await renames.ids_changed(self._connections, self._table(kind))
 
     async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
         return  # null tracking means a new record

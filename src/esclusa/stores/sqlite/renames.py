@@ -1,13 +1,15 @@
-"""Records in renamed and undeclared states."""
+"""Records in renamed and undeclared states, and with ids of version 0.1.0."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
 
+from esclusa.model.earlier_ids import IdChange
 from esclusa.model.record import Kind
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.client import fetch_json
@@ -64,3 +66,30 @@ def _rename(
         reason = text("state_renamed", old=old, new=new).dump()
         move = (old, new, transaction.stamp, who, None, None, reason, None)
         transaction.add_history((kind.table, id, *move) for _, id in rows)
+
+
+def change_ids(
+    connection: apsw.Connection, kind: Kind, changes: Sequence[IdChange], archived: bool
+) -> int:
+    """Give records other ids; their history follows. Return how many were changed."""
+    table, id, changed = table_of(kind, archived), quote(kind.id_column), 0
+    for change in changes:
+        taken = f"SELECT 1 FROM {table} WHERE {id} = ?"
+        if change.id != change.new and connection.execute(taken, (change.new,)).fetchall():
+            continue
+        columns = [id, *(quote(kind.columns[name]) for name in change.fields)]
+        sets = ", ".join(f"{column} = ?" for column in columns)
+        values = (change.new, *change.fields.values(), change.id)
+        connection.execute(f"UPDATE {table} SET {sets} WHERE {id} = ?", values)
+        changed += connection.changes()
+        if change.id != change.new:
+            connection.execute(
+                "UPDATE esclusa_history SET record_id = ? WHERE table_name = ? AND record_id = ?",
+                (change.new, kind.table, change.id),
+            )
+    return changed
+
+
+def ids_changed(connection: apsw.Connection, kind: Kind) -> None:
+    """Write down that no record of the kind has an id of version 0.1.0."""
+    connection.execute("UPDATE esclusa_tables SET earlier_ids = 0 WHERE name = ?", (kind.table,))

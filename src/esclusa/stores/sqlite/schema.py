@@ -17,6 +17,7 @@ from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.model.value import value
+from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.sqlite import checks
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, literal, text_literal
 from esclusa.stores.sqlite.maintenance import table_columns
@@ -38,11 +39,20 @@ FROM pragma_index_list(?) l WHERE l."unique" AND NOT l.partial"""
 
 @value
 class SchemaChanges:
-    """What is missing, in order; own indexes that nothing needs; what one should know."""
+    """What is missing, in order; own indexes that nothing needs; what one should know.
+
+    ``earlier_ids``: kinds whose ids version 0.1.0 made.
+    """
 
     steps: list[MigrationStep]
     obsolete: list[MigrationStep]
     notes: list[str]
+    earlier_ids: list[Kind]
+
+    @property
+    def all_steps(self) -> list[MigrationStep]:
+        """The steps, and those that are no statement."""
+        return [*self.steps, *id_steps(self.earlier_ids)]
 
 
 def is_foreign(table: str, existing: Mapping[str, str], system: SystemTables) -> bool:
@@ -65,7 +75,8 @@ def plan(
     kinds = targets_first(dict.fromkeys([*kinds, *(stage.kind for stage in stages)]))
     system = plan_system(connection, kinds)
     _refuse_others(connection, kinds, system)
-    found = SchemaChanges(list(system.changes), [], [])
+    earlier = [kind for kind in kinds if kind.table.lower() in system.earlier_ids]
+    found = SchemaChanges(list(system.changes), [], [], earlier)
     faults: list[str] = []
     known = indexes(connection) - system.dropped
     for kind in kinds:

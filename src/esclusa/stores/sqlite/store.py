@@ -14,6 +14,7 @@ from uuid import UUID
 import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind
 from esclusa.model.migration import MigrationStep, Progress, refuse_foreign, summaries
 from esclusa.model.query import Page, Query
@@ -36,6 +37,7 @@ from esclusa.model.stage import Stage
 from esclusa.model.texts import text
 from esclusa.ports.store import OnAdopted, OnRefused, StoreFaults
 from esclusa.stores.callbacks import Callback
+from esclusa.stores.earlier_ids import IdChanger
 from esclusa.stores.isolate import ClaimIsolation, settle_isolated
 from esclusa.stores.sqlite import (
     budgets,
@@ -161,29 +163,31 @@ class SqliteStore:
             # workers of the version before may still use what is obsolete since this migration
             steps = plan.steps or (plan.obsolete if foreign and not added else [])
             added.extend(plan.steps)
+            earlier[:] = plan.earlier_ids
             return schema.apply(connection, steps) if steps else []
 
         done: list[str] = []
         added: list[MigrationStep] = []
+        earlier: list[Kind] = []
         while lines := await self._writer.write(run):
             done += lines
             if progress is not None:
                 progress("; ".join(lines))
         await self._remember(kinds, stages)
-        return done
+        return done + await IdChanger(self, kinds).run(earlier, progress or (lambda line: None))
 
     async def pending(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[MigrationStep]:
         plan = await self._reader.call(lambda c: schema.plan(c, kinds, stages))
-        return plan.steps or plan.obsolete
+        return plan.all_steps or plan.obsolete
 
     async def notes(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> list[str]:
         return (await self._reader.call(lambda c: schema.plan(c, kinds, stages))).notes
 
     async def use(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         plan = await self._reader.call(lambda c: schema.plan(c, kinds, stages, rows=False))
-        if plan.steps:
+        if plan.all_steps:
             raise SchemaBehind(
-                f"{self.url} is not up to date; run: esclusa migrate", summaries(plan.steps)
+                f"{self.url} is not up to date; run: esclusa migrate", summaries(plan.all_steps)
             )
         await self._remember(kinds, stages)
 
@@ -270,6 +274,12 @@ class SqliteStore:
         if not kind.lifecycle.renamed:
             return 0
         return await self._write(lambda t: renames.rename_states(t, kind, limit, who))
+
+    async def change_ids(self, kind: Kind, changes: Sequence[IdChange], archived: bool) -> int:
+        return await self._writer.write(lambda c: renames.change_ids(c, kind, changes, archived))
+
+    async def ids_changed(self, kind: Kind) -> None:
+        await self._writer.write(lambda c: renames.ids_changed(c, kind))
 
     async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
         return  # null tracking means a new record

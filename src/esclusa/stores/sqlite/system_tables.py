@@ -26,6 +26,8 @@ from esclusa.stores.sqlite.statements import quote
 
 # The migration that begins to write down which tables Esclusa made.
 _MARKS = 2
+# The migration that begins to write down whose ids version 0.1.0 made.
+_EARLIER_IDS = 4
 # System tables that had other names before that.
 _RENAMED = {
     "dead_letters": "esclusa_dead_letters",
@@ -59,6 +61,8 @@ class SystemTables:
     renamed: dict[str, str]
     # Indexes that are dropped.
     dropped: frozenset[str]
+    # Tables whose ids version 0.1.0 made, in lower case.
+    earlier_ids: frozenset[str]
 
     def source(self, table: str) -> str:
         """Return the name under which a table is found now."""
@@ -74,9 +78,15 @@ def migrations() -> list[tuple[int, str, str]]:
     )
 
 
-def mark(table: str) -> str:
-    """Return the statement that writes down that Esclusa made a table."""
-    return f"INSERT OR IGNORE INTO esclusa_tables (name) VALUES ({text_literal(table)})"
+def mark(table: str, *, earlier_ids: bool = False) -> str:
+    """Return the statement that writes down that Esclusa made a table.
+
+    ``earlier_ids``: version 0.1.0 made its ids, which are not changed yet.
+    """
+    columns, values = "name", text_literal(table)
+    if earlier_ids:
+        columns, values = "name, earlier_ids", f"{values}, 1"
+    return f"INSERT OR IGNORE INTO esclusa_tables ({columns}) VALUES ({values})"
 
 
 def refusal(table: str) -> str:
@@ -105,12 +115,13 @@ def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemTab
             )
             changes.append(MigrationStep(f"run migration {name}", statement))
     created = [t for number, _, text in known for t in _created(text) if number in applied]
-    plan = SystemTables(changes, frozenset(), {}, frozenset())
+    plan = SystemTables(changes, frozenset(), {}, frozenset(), frozenset())
     if _MARKS in applied:
-        made = frozenset(
-            name.lower() for (name,) in connection.execute("SELECT name FROM esclusa_tables")
-        )
-        plan = SystemTables(changes, made, {}, frozenset())
+        made = _marked(connection, "SELECT name FROM esclusa_tables")
+        earlier = frozenset[str]()
+        if _EARLIER_IDS in applied:
+            earlier = _marked(connection, "SELECT name FROM esclusa_tables WHERE earlier_ids")
+        plan = SystemTables(changes, made, {}, frozenset(), earlier)
     elif applied:
         plan = _carried_over(connection, changes, created)
     needed = {t for _, _, text in known for t in _created(text)}
@@ -123,6 +134,10 @@ def plan_system(connection: apsw.Connection, kinds: Sequence[Kind]) -> SystemTab
     if faults:
         raise SchemaRefused("the names of system tables are not free", faults)
     return plan
+
+
+def _marked(connection: apsw.Connection, statement: str) -> frozenset[str]:
+    return frozenset(name.lower() for (name,) in connection.execute(statement))
 
 
 def _applied(connection: apsw.Connection) -> dict[int, tuple[str, str]]:
@@ -181,11 +196,12 @@ def _carried_over(
             for table in ("esclusa_history", "esclusa_wakes")
         ]
     made = [next((new for new, old in renamed.items() if old == t), t) for t in before]
-    statements += [mark(table) for table in made]
+    statements += [mark(table, earlier_ids=True) for table in made]
     change = MigrationStep("rename system tables", ";\n".join(statements) + ";")
     return SystemTables(
         [*changes, change],
         frozenset(t.lower() for t in (*made, *created, "esclusa_migrations")),
         renamed,
         frozenset(dropped),
+        frozenset(t.lower() for t in made),
     )
