@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from esclusa.artifacts import open_artifacts, segment
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.runs import RunContext
-from esclusa.model.budget import Budget, BudgetEmpty, Window, WindowUse
+from esclusa.model.breaker import Breaker
+from esclusa.model.budget import Budget, BudgetEmpty, Rate, Window, WindowUse
 from esclusa.model.columns import track, untracked
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import (
@@ -52,6 +53,7 @@ __all__ = [
     "Backoff",
     "BadQuery",
     "BadRecord",
+    "Breaker",
     "Budget",
     "BudgetEmpty",
     "Create",
@@ -68,6 +70,7 @@ __all__ = [
     "NotFound",
     "Outcome",
     "Permanent",
+    "Rate",
     "Record",
     "RecordWithChildren",
     "Retry",

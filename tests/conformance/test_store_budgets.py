@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conformance.helpers import NOON, advance, retry_transient, set_clock
 
-from esclusa.model.budget import Budget, Denied, Granted, Window
+from esclusa.model.budget import Budget, Denied, Granted, Rate, Window
 from esclusa.model.errors import NotFound
 
 DAY = Budget("day", Window("day", 10, "America/Santiago"))
@@ -253,3 +253,92 @@ async def test_spends_and_refunds_balance_under_concurrency(store: Any, new_stor
 
     await asyncio.gather(*(worker(n) for n in range(6)))
     assert await used(store, budget) == [0]
+
+
+# rates
+
+
+@pytest.mark.promise(6)
+@pytest.mark.usefixtures("clock")
+async def test_a_rate_spaces_its_units_evenly(store: Any) -> None:
+    even = Budget("even", Rate(6, "minute"))
+    first = await store.spend(even, 5, "a")
+    assert first == Granted(1)
+    denied = await store.spend(even, 5, "b")
+    assert denied == Denied(first.at + timedelta(seconds=10))
+    advance(store, seconds=10)
+    assert await store.spend(even, 5, "b") == Granted(1)
+    assert isinstance(await store.spend(even, 1, "a"), Denied)
+    [use] = await store.usage(even)
+    assert (use.used, use.left, use.burst, use.spenders) == (2, 4, 1, {"a": 1, "b": 1})
+    assert use.free_at is not None
+
+
+@pytest.mark.promise(6)
+@pytest.mark.usefixtures("clock")
+async def test_a_rate_holds_in_every_span_of_its_period(store: Any) -> None:
+    rate = Budget("span", Rate(10, "minute", burst=4), Window("day", 1000))
+    granted: list[tuple[datetime, int]] = []
+    for step in (0, 3, 3, 9, 1, 14, 40, 2, 2, 30, 30, 59, 1, 1, 1, 5, 5, 60, 6, 6, 6):
+        advance(store, seconds=step)
+        answer = await store.spend(rate, 7, "a")
+        if isinstance(answer, Granted):
+            granted.append((answer.at, answer.units))
+    assert max(units for _, units in granted) == 4
+    for begin, _ in granted:
+        end = begin + timedelta(minutes=1)
+        assert sum(units for at, units in granted if begin <= at < end) <= 10
+    assert sum(units for _, units in granted) >= 30  # of 47: time passes while nothing is owed
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_rate_gives_back_and_keeps_weights(store: Any) -> None:
+    rate = Budget("weights", Rate(10, "minute", burst=4))
+    granted = await store.spend(rate, 3, "a", least=3)
+    assert granted == Granted(3)
+    assert isinstance(await store.spend(rate, 3, "a", least=3), Denied)
+    await store.refund(rate, 2, "a", granted.at)
+    assert await used(store, rate) == [1]
+    assert await store.spend(rate, 3, "a", least=3) == Granted(3)
+    await store.refund(rate, 9, "b")
+    assert await used(store, rate) == [4]
+    advance(store, seconds=61)
+    assert await store.spend(rate, 6, "a", least=6) == Granted(6)  # more than the burst
+    denied = await store.spend(rate, 6, "a", least=6)
+    assert isinstance(denied, Denied)
+    advance(store, seconds=(denied.until - await store.now()).total_seconds() + 0.001)
+    assert await store.spend(rate, 6, "a", least=6) == Granted(6)
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_rate_learns_from_the_provider(store: Any) -> None:
+    rate = Budget("learns", Rate(10, "minute", burst=10))
+    await store.spend(rate, 2, "a")
+    await store.observe(rate, "minute", used=9)
+    assert await store.spend(rate, 5, "a") == Granted(1)
+    await store.observe(rate, "minute", limit=20)
+    advance(store, seconds=30)
+    assert (await store.usage(rate))[0].limit == 20
+    assert await store.spend(rate, 50, "a") == Granted(10)
+
+
+@pytest.mark.promise(6)
+async def test_many_workers_share_one_rate(store: Any, new_store: Any) -> None:
+    stores = [store, await new_store(), await new_store()]
+    rate = Budget("shared rate", Rate(20, "second", burst=3))
+    granted: list[tuple[datetime, int]] = []
+
+    async def spender(n: int) -> None:
+        each, end = stores[n % 3], asyncio.get_running_loop().time() + 3
+        while asyncio.get_running_loop().time() < end:
+            answer = await retry_transient(each.spend, rate, 2, f"w{n}")
+            if isinstance(answer, Granted):
+                granted.append((answer.at, answer.units))
+            else:
+                await asyncio.sleep((answer.until - await each.now()).total_seconds())
+
+    await asyncio.gather(*(spender(n) for n in range(4)))
+    for begin, _ in granted:
+        end = begin + timedelta(seconds=1)
+        assert sum(units for at, units in granted if begin <= at < end) <= 20
+    assert sum(units for _, units in granted) > 20

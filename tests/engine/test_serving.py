@@ -12,7 +12,7 @@ from support.scheduling import running_scheduler
 from esclusa import App, Backoff, Lifecycle, Record, To
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.record import Ref
-from esclusa.model.system_records import Rate, Run, WorkerRecord
+from esclusa.model.system_records import RateRecord, Run, WorkerRecord
 from esclusa.model.texts import load
 
 
@@ -295,7 +295,7 @@ async def test_rates_are_kept_by_minute(new_engine: Any) -> None:
     await engine.records.insert([Item(name=f"i{n}") for n in range(7)])
     await engine.run_cycle("try.work")
     await engine.rates.flush(all=True)
-    rows = [r async for r in engine.records.each(Rate, {"stage": "try.work"})]
+    rows = [r async for r in engine.records.each(RateRecord, {"stage": "try.work"})]
     assert sum(r.moved for r in rows) == 7
     assert sum(sum(r.histogram) for r in rows) == 7
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esclusa.model import duration, schedule
-from esclusa.model.budget import Budget, BudgetEmpty, Window, WindowUse
+from esclusa.model.budget import Budget, BudgetEmpty, Rate, Window, WindowUse
 from esclusa.model.errors import DeclarationError
 
 SANTIAGO = ZoneInfo("America/Santiago")
@@ -441,9 +441,13 @@ def test_windows_follow_each_other_around_every_change_of_clocks(zone: str, per:
         ((Window("day", 1, "Mars/Base"),), "time zone"),
         ((Window("day", 1, None),), "time zone"),  # type: ignore[arg-type]
         ((Window("day", 1), Window("day", 2)), "two windows"),
+        ((Window("day", 1), Rate(2, "day")), "two windows"),
+        ((Rate(5, "month"),), "'month' is not the period of a rate; there are second"),
+        ((Rate(5, "day", burst=6),), "burst must be a whole number from 1 to its limit, 5"),
+        ((Rate(5, "day", burst=0),), "burst must be a whole number from 1"),
     ],
 )
-def test_a_wrong_budget_is_refused(windows: tuple[Window, ...], fault: str) -> None:
+def test_a_wrong_budget_is_refused(windows: tuple[Window | Rate, ...], fault: str) -> None:
     with pytest.raises(DeclarationError, match=fault):
         Budget("b", *windows)
 

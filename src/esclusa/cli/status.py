@@ -112,7 +112,7 @@ def _tables(answer: dict[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:
         return
     yield KINDS, [(k["table"], _states(k)) for k in answer["kinds"]]
     if answer["stages"]:
-        yield STAGES, [_stage(s) for s in answer["stages"]]
+        yield STAGES, [_stage(s, now) for s in answer["stages"]]
     if answer["cycles"]:
         yield CYCLES, cycle_rows(answer["cycles"], now)
     windows = [(b["budget"], w) for b in answer["budgets"] for w in b["windows"]]
@@ -127,7 +127,7 @@ def _states(kind: dict[str, Any]) -> str:
     return "  ".join(f"{c['state']} {approximate(c)}" for c in kind["counts"])
 
 
-def _stage(stage: dict[str, Any]) -> list[Any]:
+def _stage(stage: dict[str, Any], now: datetime) -> list[Any]:
     return [
         stage["stage"],
         f"{stage['due']:,}{'' if stage['due_exact'] else '+'}",
@@ -136,7 +136,9 @@ def _stage(stage: dict[str, Any]) -> list[Any]:
         share(stage["error_share"]),
         seconds_of(stage["p50"]),
         seconds_of(stage["p99"]),
-        seconds_of(stage["drain_seconds"]),
+        f"paused, {ago(stage['pause']['until'], now)}"
+        if stage["pause"]
+        else seconds_of(stage["drain_seconds"]),
     ]
 
 

@@ -12,6 +12,7 @@ from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords
 from esclusa.engine.options import Options
+from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Minute, Rates, latest, minute_of
 from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
@@ -24,7 +25,7 @@ from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.query import at_least
 from esclusa.model.schedule import Always, Manual, Schedule
 from esclusa.model.stage import Cycle, FromSetting, Stage
-from esclusa.model.system_records import Alert, Rate, WorkerRecord
+from esclusa.model.system_records import Alert, RateRecord, WorkerRecord
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -67,6 +68,7 @@ class AlertJudge:
         worker: str,
         *,
         active: Callable[[str], RunContext | None],
+        pauses: StagePauses,
     ) -> None:
         self._alerts = alerts
         self._registry = registry
@@ -79,6 +81,8 @@ class AlertJudge:
         self._options = options
         self._worker = worker
         self._active = active
+        self._pauses = pauses
+        self._tripped = pauses.tripped
         self._task: asyncio.Task[None] | None = None
         self._looked: dict[str, float] = {}
 
@@ -104,6 +108,8 @@ class AlertJudge:
     async def judge(self) -> None:
         """Judge everything that does not belong to the end of a run."""
         await self._try(
+            self._pauses.refresh,
+            self._pauses.end_alerts,
             self._error_shares,
             self._finished_runs,
             self._blocked_loops,
@@ -135,7 +141,7 @@ class AlertJudge:
             await self._alerts.begin("cycle_failed", name, message, run=run.id)
         else:
             await self._alerts.end("cycle_failed", name)
-        if run.outcome == "blocked":
+        if run.outcome == "blocked" and not any(map(self._tripped, run.cycle.stages)):
             message = text("cycle_blocked", cycle=name, why=why)
             await self._alerts.begin("cycle_blocked", name, message, run=run.id)
         else:
@@ -145,14 +151,18 @@ class AlertJudge:
     async def _run_share(self, run: RunContext) -> None:
         """An alert begins with a run in which too many failed, and ends when few enough do.
 
-        The end is judged like an always-on stage: a run of one record does not end it.
+        A record that fails again was reported when it failed first: it does not count. The end is
+        judged like an always-on stage: a run of one record does not end it.
         """
         cycle, fresh = run.cycle, run.counters
         exhausted = {stage.exhausted for stage in cycle.stages if stage.exhausted}
-        failed = fresh["retried"] + sum(fresh[state] for state in exhausted)
-        bad = self._too_many(cycle, failed, fresh["taken"])
+        failed = fresh["retried"] + sum(fresh[state] for state in exhausted) - run.failed_again
+        taken = fresh["taken"] - run.failed_again
+        if any(map(self._tripped, cycle.stages)):
+            return  # the alert of the breaker says so
+        bad = self._too_many(cycle, failed, taken)
         if bad:
-            await self._begin_share(cycle, cycle.name, failed, fresh["taken"], run=run.id)
+            await self._begin_share(cycle, cycle.name, failed, taken, run=run.id)
         elif self._too_many(cycle, *self._recent(cycle, cycle.stages)) is False:
             await self._alerts.end("error_rate", cycle.name)
 
@@ -197,9 +207,11 @@ class AlertJudge:
     async def _error_share(self, cycle: Cycle, stage: Stage) -> None:
         failed, taken = self._recent(cycle, [stage])
         verdict = self._too_many(cycle, failed, taken)
+        if self._tripped(stage):
+            return  # the alert of the breaker says so
         if verdict is None and self._look(cycle, stage, failed):
             since = self._clock.now() - OLDEST
-            rows = self._records.each(Rate, {"stage": stage.name, "minute": at_least(since)})
+            rows = self._records.each(RateRecord, {"stage": stage.name, "minute": at_least(since)})
             others = [minute_of(row) async for row in rows if row.worker != self._worker]
             failed, taken = self._recent(cycle, [stage], others)
             verdict = self._too_many(cycle, failed, taken)
@@ -260,7 +272,7 @@ class AlertJudge:
             since = _first(_chance(cycle.schedule, oldest) for cycle in cycles)
             if not self._longer(since, limit):
                 await self._alerts.end("backlog", stage.name)
-            elif not await self._denied(stage):
+            elif not self._tripped(stage) and not await self._denied(stage):
                 message = text(
                     "backlog", stage=stage.name, since=since, limit=duration.words(limit)
                 )

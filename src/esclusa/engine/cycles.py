@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.options import Options
+from esclusa.engine.pauses import StagePauses
 from esclusa.engine.records import Records
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext, RunLog, RunTools, own_slot
@@ -22,7 +23,7 @@ from esclusa.model.record import Kind, Ref
 from esclusa.model.schedule import Always, Every
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle, Stage
-from esclusa.model.system_records import CycleRecord, Run
+from esclusa.model.system_records import CycleRecord, Run, StagePause
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
@@ -192,6 +193,7 @@ class CycleRunner:
         require: Callable[[str], Awaitable[None]],
         run_tools: Callable[[Plan], RunTools],
         stage_worker: NewStageWorker,
+        pauses: StagePauses,
         adopt: Callable[[Sequence[Kind], datetime], Awaitable[None]],
     ) -> None:
         self._registry = registry
@@ -206,6 +208,7 @@ class CycleRunner:
         self._require = require
         self._run_tools = run_tools
         self._stage_worker = stage_worker
+        self._pauses = pauses
         self._adopt = adopt
         self._active: dict[str, RunContext] = {}
         self._workers: set[StageWorker] = set()
@@ -407,9 +410,20 @@ class CycleRunner:
 
     def wake(self, table: str) -> None:
         """Claim now: the store reports that a record of this table (``*``: of any) may be due."""
+        if table in ("*", StagePause.kind.table) and self._workers:
+            self._pauses.refresh_soon(self._wake_all)
         for worker in self._workers:
             if table in ("*", worker.stage.kind.table):
                 worker.wake()
+
+    def _wake_all(self) -> None:
+        for worker in self._workers:
+            worker.wake()
+
+    async def refresh_pauses(self) -> None:
+        """Read which stages are paused, if any stage is being worked for."""
+        if self._workers:
+            await self._pauses.refresh()
 
     def stop(self, by: str | None = None) -> None:
         """Claim nothing more; runs under way come to their end, and their messages say why."""

@@ -29,6 +29,7 @@ from esclusa.engine.lifecycles import Lifecycles, StragglerRenamer
 from esclusa.engine.lifespans import Lifespans
 from esclusa.engine.operations import Masked, Operations
 from esclusa.engine.options import Options
+from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Rates
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.read_shapes import Titles
@@ -57,6 +58,8 @@ from esclusa.ports.telemetry import Silent, Telemetry
 
 # Seconds that the store has to write what is given back when the handlers are stopped.
 ABORT = 2.0
+# Seconds between two reads of the stages' pauses; other processes notify this one besides.
+PAUSES_READ = 1.0
 
 
 class Engine:
@@ -122,6 +125,16 @@ class Engine:
         self.lifespans = Lifespans(registry.plans, telemetry, self.alerts, seconds=options.lifespan)
         self.cycle_records = CycleRecords(store, records, self.settler, clock, options, worker)
         self.idempotency = Idempotency(store, self.settler, self.leases, clock, options, worker)
+        self.pauses = StagePauses(
+            store,
+            records,
+            clock,
+            self.alerts,
+            telemetry,
+            options,
+            worker,
+            registry.all_stages,
+        )
         self.judge = AlertJudge(
             self.alerts,
             registry,
@@ -134,6 +147,7 @@ class Engine:
             options,
             worker,
             active=self.under_way,
+            pauses=self.pauses,
         )
         self._rng = rng or Random()
         self.registration = WorkerRegistration(
@@ -153,12 +167,14 @@ class Engine:
             require=self.lifespans.require,
             run_tools=self._run_tools,
             stage_worker=self._stage_worker,
+            pauses=self.pauses,
             adopt=store.adopt,
         )
         interval = min(10.0, *(self._lease_of(stage) / 6 for stage in registry.all_stages))
         self._periodic = (
             Periodic("renewing leases", interval, telemetry, self._renew),
             Periodic("syncing the clock", interval, telemetry, clock.sync),
+            Periodic("reading pauses", PAUSES_READ, telemetry, self.runner.refresh_pauses),
             Periodic(
                 "writing rates and reading cycles",
                 interval,
@@ -214,6 +230,7 @@ class Engine:
             self.settler.start()
             stack.push_async_callback(self.settler.stop)
             stack.push_async_callback(self.alerts.close)
+            stack.push_async_callback(self.pauses.close)
             stack.push_async_callback(self._suspects.stop)
             self._watchdog.start()
             stack.push_async_callback(self._watchdog.stop)
@@ -389,6 +406,7 @@ class Engine:
             telemetry=self.telemetry,
             options=self.options,
             suspects=self._suspects,
+            gate=self.pauses.gate(stage),
             paused=partial(self.cycle_records.paused, run.cycle.name),
             forever=forever,
         )
@@ -418,6 +436,8 @@ class Engine:
     async def _renew(self) -> None:
         """Renew the records under work, and the leases of this process itself."""
         own = [*self._runs.renewals(), *self.runner.renewals(), *self.registration.renewals()]
+        own += self.pauses.renewals(self.options.lease)
         if lost := {renewal.ref for renewal in own} - await self.leases.renew(own):
+            self.pauses.lost(lost)
             await self.registration.restore(lost)
             await self.runner.restore(lost)

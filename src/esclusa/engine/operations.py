@@ -26,10 +26,17 @@ from esclusa.model.errors import (
 )
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Locked, Lost, Settled, Settlement
 from esclusa.model.stage import Ways, ways_back
-from esclusa.model.system_records import Alert, Audit, CycleRecord, DeadLetter, Message
+from esclusa.model.system_records import (
+    Alert,
+    Audit,
+    CycleRecord,
+    DeadLetter,
+    Message,
+    StagePause,
+)
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
@@ -265,8 +272,16 @@ class Operations:
         await self._switch(cycle, ("idle", "running"), "paused", reason)
 
     async def resume(self, cycle: str, reason: str = "") -> None:
-        """Resume a paused cycle."""
+        """Resume a paused cycle, and its stages that pause by themselves."""
         await self._switch(cycle, ("paused",), "idle", reason)
+        for stage in self._registry.cycle(cycle).stages:
+            pause = Ref(StagePause.kind, StagePause.kind.id_of(stage.name))
+            [verdict] = await self._store.settle(
+                [Settlement(pause, "over", ("paused",), None, who=self.who, reason=reason)]
+            )
+            if isinstance(verdict, Settled):
+                await self.note("resume", stage.name, 1, reason=reason)
+                await self._store.wake(StagePause.kind)
 
     async def run(
         self, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None

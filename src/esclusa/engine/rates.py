@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from esclusa.engine.clock import StoreClock
 from esclusa.model.results import FAILED, PROCESSED, RATED, ResultName
-from esclusa.model.system_records import Rate
+from esclusa.model.system_records import RateRecord
 from esclusa.ports.store import Store
 
 # Upper bounds of the histogram of handler times, in seconds; the last bucket is open.
@@ -46,7 +46,7 @@ class Rates:
         self._worker = worker
         self._counts: dict[str, _Count] = {}
         self._minutes: defaultdict[str, deque[Minute]] = defaultdict(lambda: deque(maxlen=KEPT))
-        self._done: list[Rate] = []
+        self._done: list[RateRecord] = []
 
     def add(self, stage: str, result: ResultName, times: Sequence[float]) -> None:
         """Count attempts with this result, by the seconds that each handler took."""
@@ -74,7 +74,7 @@ class Rates:
             count = self._counts.pop(stage)
             self._minutes[stage].append(_minute(count.minute, count.results))
             self._done.append(
-                Rate(
+                RateRecord(
                     stage=stage,
                     minute=count.minute,
                     worker=self._worker,
@@ -92,7 +92,7 @@ def _minute(minute: datetime, results: Mapping[ResultName, int]) -> Minute:
     return minute, sum(results[n] for n in FAILED), sum(results[n] for n in PROCESSED)
 
 
-def minute_of(row: Rate) -> Minute:
+def minute_of(row: RateRecord) -> Minute:
     """The attempts that a row counts."""
     return _minute(row.minute, {name: getattr(row, name) for name in PROCESSED})
 
@@ -112,7 +112,7 @@ def latest(minutes: Iterable[Minute], least: int, since: datetime) -> tuple[int,
     return failed, taken
 
 
-def merge(rows: list[Rate]) -> dict[str, dict[str, float]]:
+def merge(rows: list[RateRecord]) -> dict[str, dict[str, float]]:
     """Totals per stage: counts, and percentiles of handler times from the histograms."""
     out: dict[str, dict[str, float]] = {}
     histograms: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))

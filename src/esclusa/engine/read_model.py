@@ -10,6 +10,7 @@ from typing import Any
 from esclusa.engine import read_shapes as shapes
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.options import Options
+from esclusa.engine.pauses import open_pauses
 from esclusa.engine.rates import merge
 from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
@@ -36,7 +37,7 @@ from esclusa.model.system_records import (
     DeadLetter,
     Export,
     LifecycleRecord,
-    Rate,
+    RateRecord,
     Run,
     WorkerRecord,
 )
@@ -211,13 +212,15 @@ class ReadModel:
         record = await self.record(table, id)
         stages = [stage for stage in self.registry.all_stages if stage.kind == record.kind]
         steps = await self.history(table, id, 1)
+        now = await self._clock.sync()
         return why(
             record,
             stages,
             {stage.name: self.registry.cycle_of(stage) for stage in stages},
             {c.cycle: c async for c in self._records.each(CycleRecord)},
             {s.budget.name: await self._store.usage(s.budget) for s in stages if s.budget},
-            now=await self._clock.sync(),
+            pauses=await open_pauses(self._records, now),
+            now=now,
             workers_alive=any(worker["alive"] for worker in await self.workers()),
             last=steps[-1] if steps and steps[-1].to == record.status else None,
             earlier=await self._earlier_states(record),
@@ -315,9 +318,14 @@ class ReadModel:
     async def stages(self, *, system: bool = False) -> list[dict[str, Any]]:
         """Every stage: what is due, since when, and its rates of the last five minutes."""
         rates = merge(await self._rates(self._minute() - shapes.STAGE_RATES))
+        pauses = await open_pauses(self._records, self.now())
         return [
             shapes.stage_shape(
-                stage, await self.backlog(stage), rates.get(stage.name, {}), self.now()
+                stage,
+                await self.backlog(stage),
+                rates.get(stage.name, {}),
+                pauses.get(stage.name),
+                self.now(),
             )
             for stage in self._stages(system=system)
         ]
@@ -328,7 +336,7 @@ class ReadModel:
     async def rates(self, minutes: int = 60, *, system: bool = False) -> list[dict[str, Any]]:
         """What each stage did, minute by minute; the current minute is not in it yet."""
         first = self._minute() - timedelta(minutes=minutes)
-        by_stage: dict[str, list[Rate]] = {}
+        by_stage: dict[str, list[RateRecord]] = {}
         for row in await self._rates(first):
             by_stage.setdefault(row.stage, []).append(row)
         return [
@@ -336,8 +344,8 @@ class ReadModel:
             for stage in self._stages(system=system)
         ]
 
-    async def _rates(self, since: datetime) -> list[Rate]:
-        return [row async for row in self._records.each(Rate, {"minute": at_least(since)})]
+    async def _rates(self, since: datetime) -> list[RateRecord]:
+        return [row async for row in self._records.each(RateRecord, {"minute": at_least(since)})]
 
     def _minute(self) -> datetime:
         return self.now().replace(second=0, microsecond=0)

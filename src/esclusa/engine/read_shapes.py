@@ -23,8 +23,9 @@ from esclusa.model.system_records import (
     CycleRecord,
     DeadLetter,
     Export,
-    Rate,
+    RateRecord,
     Run,
+    StagePause,
     WorkerRecord,
 )
 from esclusa.model.texts import load
@@ -129,9 +130,13 @@ def view_shape(view: View, count: int | None = None, exact: bool = True) -> dict
 
 
 def stage_shape(
-    stage: Stage, backlog: Backlog, rate: dict[str, float], now: datetime
+    stage: Stage,
+    backlog: Backlog,
+    rate: dict[str, float],
+    pause: StagePause | None,
+    now: datetime,
 ) -> dict[str, Any]:
-    """A stage with its backlog and its rates of the last ``STAGE_RATES``."""
+    """A stage with its backlog, its rates of the last ``STAGE_RATES``, and its pause."""
     processed, share = _error_share(rate)
     seconds = STAGE_RATES.total_seconds()
     oldest = backlog.oldest
@@ -152,10 +157,24 @@ def stage_shape(
         "drain_seconds": round(backlog.due / (processed / seconds), 1)
         if processed and backlog.due
         else None,
+        "pause": None if pause is None else _pause_shape(pause),
     }
 
 
-def rate_series(stage: str, rows: list[Rate], first: datetime, minutes: int) -> dict[str, Any]:
+def _pause_shape(pause: StagePause) -> dict[str, Any]:
+    """The pause of a stage; ``trying``: one record at a time is tried now."""
+    return {
+        "cause": pause.cause,
+        "reason": load(pause.reason),
+        "since": pause.begun_at,
+        "until": pause.due_at,
+        "trying": pause.status == "trying",
+    }
+
+
+def rate_series(
+    stage: str, rows: list[RateRecord], first: datetime, minutes: int
+) -> dict[str, Any]:
     """What a stage did, minute by minute from ``first``, and in total."""
     series: dict[str, list[int]] = {name: [0] * minutes for name in RATED}
     for row in rows:

@@ -73,6 +73,8 @@ class RunContext:
     cut_by: str | None = None
     continues: str | None = None
     lock: tuple[Ref, int] | None = None
+    # How many attempts failed of records that had failed before.
+    failed_again: int = 0
     shared: Any = None
     _begun: float = field(default_factory=time.monotonic)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.leases import HeldLease, LeaseRenewer
+from esclusa.engine.pauses import StageGate
 from esclusa.engine.rates import Rates
 from esclusa.engine.runs import RunContext
 from esclusa.engine.settlement_queue import SettlementQueue
@@ -24,7 +25,7 @@ from esclusa.model.decide import (
 )
 from esclusa.model.errors import FAULTS, BadRecord, Failure
 from esclusa.model.outcome import OUTCOMES, To
-from esclusa.model.results import ResultName
+from esclusa.model.results import FAILED, ResultName
 from esclusa.model.settlement import Leased, Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
 from esclusa.model.texts import error_text, load, text
@@ -59,6 +60,7 @@ class StageSettler:
         clock: StoreClock,
         rng: Random,
         worker: str,
+        gate: StageGate,
         released: Callable[[int], None],
     ) -> None:
         self._stage = stage
@@ -71,6 +73,7 @@ class StageSettler:
         self._clock = clock
         self._rng = rng
         self._worker = worker
+        self._gate = gate
         self._released = released
         self.settling = 0
 
@@ -81,6 +84,8 @@ class StageSettler:
         """
         if held.lost and self.drop_lost(held):
             return
+        if not isinstance(result, To):
+            result = self._gate.judge(result)
         try:
             settlement = decide(
                 result,
@@ -197,12 +202,16 @@ class StageSettler:
         """Count these, which all have the same result, in the run, the rates and the telemetry."""
         run = self._run
         self._leases.release(held for held, _ in ended)
+        if name == "moved" and self._gate.breaker is not None:
+            self._gate.worked()
         if name == "given_back":
             run.counters["taken"] -= len(ended)
         elif name in _COUNTED_BY_RESULT:
             run.counters[name] += len(ended)
         else:
             run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
+        if name in FAILED:
+            run.failed_again += sum(held.lease.attempt > 1 for held, _ in ended)
         if name == "exhausted":
             run.end("partial", text("records_exhausted", state=self._stage.exhausted))
         times = [held.took for held, _ in ended]

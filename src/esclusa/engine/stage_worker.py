@@ -14,6 +14,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.handler import HandlerCaller, HandlerPool, raised
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.options import Options
+from esclusa.engine.pauses import StageGate
 from esclusa.engine.runs import RunContext
 from esclusa.engine.stage_settler import StageSettler
 from esclusa.engine.suspects import StageSuspects, Suspects
@@ -24,11 +25,13 @@ from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage
 from esclusa.model.strict_fields import restore_tracking
-from esclusa.model.texts import text
+from esclusa.model.texts import load, text
 from esclusa.ports.telemetry import Telemetry
 
 # Seconds of work that may be claimed ahead: enough to hide a claim's round trip.
 LEAD = 0.1
+# Seconds that a run waits for its budget or its stage; if it takes longer, the run ends.
+RUN_WAIT = 10.0
 
 
 class StageWorker:
@@ -56,6 +59,7 @@ class StageWorker:
         telemetry: Telemetry,
         options: Options,
         suspects: Suspects,
+        gate: StageGate,
         paused: Callable[[], bool],
         forever: bool = False,
     ) -> None:
@@ -66,7 +70,8 @@ class StageWorker:
         self._tools = tools
         self._claimer = claimer
         self._leases = leases
-        self._settler = stage_settler(released=self._released)
+        self._gate = gate
+        self._settler = stage_settler(gate=gate, released=self._released)
         self._clock = clock
         self._telemetry = telemetry
         self._options = options
@@ -80,7 +85,7 @@ class StageWorker:
             size=stage.concurrency,
             batch=self._size,
             handle=self._attempt,
-            stopped=self._halted,
+            stopped=self._held_back,
             give_back=self._give_back,
         )
         self._suspects = StageSuspects(
@@ -122,6 +127,7 @@ class StageWorker:
         assert me is not None
         with self._suspects.joined():
             try:
+                await self._gate.refresh()
                 while not self._over(limit):
                     if self._forever and self._paused():
                         self._woken.clear()  # what is due now waits until the cycle is resumed
@@ -134,6 +140,11 @@ class StageWorker:
 
     def _halted(self) -> bool:
         return self._stopping or self.run.halted
+
+    def _held_back(self) -> bool:
+        """Whether what waits is given back instead of being handled."""
+        gate = self._gate
+        return self._halted() or (gate.pause is not None and gate.tried_by is not self)
 
     def _over(self, limit: int | None) -> bool:
         return self._halted() or (limit is not None and self._taken >= limit)
@@ -158,7 +169,7 @@ class StageWorker:
 
         Return the number taken: 0 when nothing is due, -1 while the store does not answer.
         """
-        while (room := self._room(limit)) <= 0:
+        while (room := self._room(limit)) <= 0 and self._gate.pause is None:
             self._freed.clear()
             if self._room(limit) > 0:
                 continue
@@ -167,6 +178,10 @@ class StageWorker:
                 return 0
         self._woken.clear()
         try:
+            if self._gate.pause is not None:
+                if not await self._gate.passes(self):
+                    return await self._pause()
+                room = 1
             claimed = await self._claimer.claim(room)
         except (StoreUnavailable, StoreConflict) as error:
             self._telemetry.event(
@@ -178,24 +193,52 @@ class StageWorker:
             return await self._denied(claimed)
         begun = self._take(claimed) if claimed.leases else 0
         await self._claimer.give_back(claimed.granted - begun, claimed.at)
+        if self._gate.tried_by is self:
+            await self._tried(begun)
         return len(claimed.leases)
 
-    async def _denied(self, denied: Denied) -> int:
-        """The budget is empty: a server waits for the reset, a run for refunds, and then ends.
+    async def _tried(self, begun: int) -> None:
+        """Wait for the record that was taken to try it; if none was due, try later."""
+        while begun and self.inflight > self._settler.aside:
+            await self._progress()
+        if not begun:
+            await self._gate.release(self)
+
+    async def _pause(self) -> int:
+        """The stage pauses: wait. A run waits shortly for that, and then ends.
 
         Return -1 to claim again, 0 when nothing more can be claimed.
         """
-        if self._forever:
-            left = (denied.until - self._clock.now()).total_seconds()
-            await wait_at_most(min(30.0, max(0.05, left)), self._woken)
-        elif self.inflight > self._settler.aside:
+        pause, left = self._gate.pause, self._gate.left()
+        assert pause is not None
+        self._give_back()
+        await self._refund()
+        if self.inflight > self._settler.aside:
+            await self._progress()
+        elif self._forever or left <= RUN_WAIT:
+            await wait_at_most(min(self._options.poll, max(0.005, left)), self._woken)
+        else:
+            values = {"stage": pause.stage, "until": pause.due_at, "why": load(pause.reason)}
+            self.run.halt("blocked", text("stage_paused_until", **values))
+            return 0
+        return -1
+
+    async def _denied(self, denied: Denied) -> int:
+        """The budget is empty: wait until it opens. A run waits for refunds or shortly, then ends.
+
+        Return -1 to claim again, 0 when nothing more can be claimed.
+        """
+        left = (denied.until - self._clock.now()).total_seconds()
+        if self._forever or left <= RUN_WAIT:
+            await wait_at_most(min(30.0, max(0.005, left)), self._woken)
+            return -1
+        if self.inflight > self._settler.aside:
             await self._progress()
             return -1
-        else:
-            assert self.stage.budget is not None
-            self.run.halt(
-                "blocked", text("budget_empty", budget=self.stage.budget.name, until=denied.until)
-            )
+        assert self.stage.budget is not None
+        self.run.halt(
+            "blocked", text("budget_empty", budget=self.stage.budget.name, until=denied.until)
+        )
         return 0
 
     def _take(self, claimed: Claimed) -> int:
@@ -296,8 +339,10 @@ class StageWorker:
 
     def _give_back(self) -> None:
         """Give back what waits and was not begun."""
-        why = self.run.message if self.run.halted else None
+        why, pause = self.run.message if self.run.halted else None, self._gate.pause
         reason = text("run_stopped", why=why) if why else text("worker_stopped")
+        if not self._halted() and pause is not None:
+            reason = text("stage_waits", stage=pause.stage, until=pause.due_at)
         suspects = self._suspects.take_waiting()
         waiting = self._pool.take_waiting()
         self._unspent.update(held.spent_at for held in (*suspects, *waiting))
@@ -324,6 +369,12 @@ class StageWorker:
         if self.inflight:
             self.run.end("ok", text("outcomes_waiting", count=self.inflight))
         await self._pool.close()
-        for at, records in self._unspent.items():
-            await self._claimer.give_back(records, at)
+        await self._refund()
+        await self._gate.release(self, 0)
         self._handler.close()
+
+    async def _refund(self) -> None:
+        """Give back what was reserved for records that no handler was called with."""
+        unspent, self._unspent = self._unspent, Counter()
+        for at, records in unspent.items():
+            await self._claimer.give_back(records, at)

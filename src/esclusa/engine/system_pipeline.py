@@ -22,7 +22,7 @@ from esclusa.model.system_records import (
     EndedSession,
     IdempotentCall,
     Message,
-    Rate,
+    RateRecord,
     Run,
     WorkerRecord,
 )
@@ -31,7 +31,7 @@ from esclusa.ports.publisher import Publisher
 
 # How long system records are kept, by the age of a field.
 KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
-    (Rate, "minute", timedelta(days=14)),
+    (RateRecord, "minute", timedelta(days=14)),
     (Alert, "begun_at", timedelta(days=90)),
     (Run, "started_at", timedelta(days=90)),
     (WorkerRecord, "started_at", timedelta(days=14)),

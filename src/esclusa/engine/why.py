@@ -13,8 +13,8 @@ from esclusa.model.schedule import Always, Manual
 from esclusa.model.settlement import Step
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.suspects import worker_of
-from esclusa.model.system_records import CycleRecord
-from esclusa.model.texts import Text, text
+from esclusa.model.system_records import CycleRecord, StagePause
+from esclusa.model.texts import Text, load, text
 from esclusa.model.value import value
 
 
@@ -55,6 +55,7 @@ def why(
     cycle_records: Mapping[str, CycleRecord],
     budgets: Mapping[str, Sequence[WindowUse]],
     *,
+    pauses: Mapping[str, StagePause] = {},
     now: datetime,
     workers_alive: bool,
     last: Step | None = None,
@@ -63,9 +64,9 @@ def why(
 ) -> Why:
     """Name what keeps the record where it is.
 
-    ``stages`` are those of its kind, ``cycles`` their cycles. ``last``: the move that brought it
-    into its state, if one did. ``earlier``: states that earlier versions declared. ``starts``: the
-    times from which on stages take records.
+    ``stages`` are those of its kind, ``cycles`` their cycles, ``pauses`` their pauses.
+    ``last``: the move that brought it into its state, if one did. ``earlier``: states that earlier
+    versions declared. ``starts``: the times from which on stages take records.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
@@ -87,6 +88,8 @@ def why(
     reasons = _schedule_reasons(record, stage, now, None if last is None else last.reason)
     if cycle is not None:
         reasons += _cycle_reasons(cycle, cycle_records.get(cycle.name), now)
+    if (pause := pauses.get(stage.name)) is not None:
+        reasons.append(_pause_reason(pause))
     if stage.budget is not None:
         reasons += _budget_reasons(budgets.get(stage.budget.name, ()), stage.cost)
     if not workers_alive:
@@ -190,11 +193,22 @@ def _budget_reasons(windows: Sequence[WindowUse], cost: int) -> list[Reason]:
         for window in windows
         if window.left < cost
     ]
+    reasons += [
+        Reason("budget", text("why_budget_spread", budget=w.budget, until=w.free_at), w.free_at)
+        for w in windows
+        if w.free_at is not None and w.left >= cost
+    ]
     barred = next((window for window in windows if window.barred is not None), None)
     if barred is not None:
         blocked = text("why_budget_blocked", budget=barred.budget, until=barred.barred)
         reasons.append(Reason("budget", blocked, barred.barred))
     return reasons
+
+
+def _pause_reason(pause: StagePause) -> Reason:
+    code = "why_stage_trying" if pause.status == "trying" else "why_stage_paused"
+    values = {"stage": pause.stage, "until": pause.due_at, "why": load(pause.reason)}
+    return Reason("stage_paused", text(code, **values), pause.due_at)
 
 
 def _cycle_reasons(cycle: Cycle, record: CycleRecord | None, now: datetime) -> list[Reason]:

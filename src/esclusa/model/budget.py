@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from esclusa.model.errors import DeclarationError, NotFound, Refusal
@@ -14,6 +13,11 @@ from esclusa.model.value import set_fields, value
 
 Per = Literal["second", "minute", "hour", "day", "month"]
 _STEP = {"second": timedelta(seconds=1), "minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
+
+# How long each period of an even rate is.
+_PERIODS = _STEP | {"day": timedelta(days=1)}
+# The start of a rate's only row.
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MIDNIGHT = {"hour": 0, "minute": 0, "second": 0, "microsecond": 0, "fold": 0}
 # The fields of a time at the beginning of each window.
@@ -60,30 +64,64 @@ class Window:
 
 
 @value
+class Rate:
+    """A number of units in any span of a period, evenly spaced: for providers that count so.
+
+    At most ``burst`` units are used at once; then one is free every ``per / limit``. In no span of
+    the period, wherever it begins, are more than ``limit`` used. A spend of more than ``burst``
+    units is granted when none is owed.
+    """
+
+    limit: int
+    per: Per
+    burst: int = 1
+
+    @property
+    def period(self) -> timedelta:
+        return _PERIODS[self.per]
+
+    def start(self, now: datetime) -> datetime:
+        """The same for all times: a rate has one row."""
+        return EPOCH
+
+    def reset(self, now: datetime) -> datetime:
+        """When all that was used before ``now`` is free again."""
+        return now + self.period
+
+
+@value
 class Budget:
-    """How many units a credential may spend. A spend needs room in every window."""
+    """How many units a credential may spend. A spend needs room in every window and rate."""
 
     name: str
-    windows: tuple[Window, ...]
+    windows: tuple[Window | Rate, ...]
 
-    def __init__(self, name: str, *windows: Window) -> None:
+    def __init__(self, name: str, *windows: Window | Rate) -> None:
         faults = [] if windows else ["it has no window"]
         for window in windows:
-            if window.per not in get_args(Per):
-                faults.append(
-                    f"{window.per!r} is not a window; there are {', '.join(get_args(Per))}"
-                )
+            periods = tuple(_PERIODS) if isinstance(window, Rate) else get_args(Per)
+            if window.per not in periods:
+                what = "the period of a rate" if isinstance(window, Rate) else "a window"
+                faults.append(f"{window.per!r} is not {what}; there are {', '.join(periods)}")
             if not isinstance(window.limit, int) or window.limit < 0:
                 faults.append(
                     f"its limit per {window.per} must be a whole number, 0 or more, "
                     f"not {window.limit!r}"
                 )
-            try:
-                ZoneInfo(window.timezone)
-            except (KeyError, ValueError, OSError, TypeError):
-                faults.append(
-                    f"{window.timezone!r} is not a time zone name such as America/Santiago"
-                )
+            elif isinstance(window, Rate):
+                most = max(1, window.limit)
+                if not isinstance(window.burst, int) or not 1 <= window.burst <= most:
+                    faults.append(
+                        f"its burst must be a whole number from 1 to its limit, {most}, "
+                        f"not {window.burst!r}"
+                    )
+            if isinstance(window, Window):
+                try:
+                    ZoneInfo(window.timezone)
+                except (KeyError, ValueError, OSError, TypeError):
+                    faults.append(
+                        f"{window.timezone!r} is not a time zone name such as America/Santiago"
+                    )
         if len({w.per for w in windows}) != len(windows):
             faults.append("it has two windows of the same length")
         if faults:
@@ -113,7 +151,11 @@ class Denied:
 
 @value
 class WindowUse:
-    """The present use of one window of a budget."""
+    """The present use of one window of a budget, or of its rate.
+
+    A rate has a ``burst``; its window is the last period, and ``reset`` is when the oldest use
+    leaves it. ``free_at``: when its next unit is free; None: now.
+    """
 
     budget: str
     per: Per
@@ -124,6 +166,8 @@ class WindowUse:
     spenders: dict[str, int]
     # Until when the provider refuses calls, whatever is left. None: it does not.
     barred: datetime | None = None
+    burst: int | None = None
+    free_at: datetime | None = None
 
     @property
     def left(self) -> int:
@@ -136,6 +180,8 @@ class WindowUse:
 
     def runs_out_at(self, now: datetime) -> datetime | None:
         """When nothing is left, at the pace of this window so far. None: not before the reset."""
+        if self.burst is not None:
+            return None  # it is spread over the period
         if self.left == 0:
             return now
         elapsed = max(1.0, (now - self.start).total_seconds())
@@ -145,87 +191,6 @@ class WindowUse:
             if seconds < (self.reset - now).total_seconds()
             else None
         )
-
-
-@dataclass(slots=True)
-class OpenWindow:
-    """The current window of a budget as a store keeps it: its use, by spender.
-
-    ``limit_seen`` is the limit that the provider reported, if it did.
-    """
-
-    window: Window
-    start: datetime
-    used: int = 0
-    limit_seen: int | None = None
-    spenders: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def limit(self) -> int:
-        return self.window.limit if self.limit_seen is None else self.limit_seen
-
-    @property
-    def left(self) -> int:
-        return max(0, self.limit - self.used)
-
-    def learn(self, used: int | None, limit: int | None) -> None:
-        """Record what the provider reported: at least ``used`` units used, and its limit."""
-        self.used = max(self.used, used or 0)
-        self.limit_seen = self.limit_seen if limit is None else limit
-
-    def use(self, budget: str, now: datetime, barred: datetime | None) -> WindowUse:
-        return WindowUse(
-            budget,
-            self.window.per,
-            self.limit,
-            self.used,
-            self.start,
-            self.window.reset(now),
-            self.spenders,
-            barred if barred is not None and barred > now else None,
-        )
-
-
-def reserve(
-    windows: Sequence[OpenWindow],
-    units: int,
-    spender: str,
-    least: int,
-    *,
-    now: datetime,
-    barred: datetime | None,
-) -> Granted | Denied:
-    """Reserve up to ``units``, at least ``least``, in all windows, or nothing.
-
-    ``barred``: until when the provider refuses calls.
-    """
-    enough = min(max(1, least), units)
-    granted = min([units, *(w.left for w in windows)])
-    if barred is not None and barred > now:
-        return Denied(max([barred, *(w.window.reset(now) for w in windows if w.left < enough)]))
-    if granted < enough:
-        return Denied(max(w.window.reset(now) for w in windows if w.left < enough))
-    if granted > 0:
-        for window in windows:
-            window.used += granted
-            window.spenders[spender] = window.spenders.get(spender, 0) + granted
-    return Granted(max(0, granted), now)
-
-
-def give_back(windows: Sequence[OpenWindow], units: int, spender: str, at: datetime | None) -> None:
-    """Undo a reservation that was made at ``at`` (None: in the current windows).
-
-    A window that began later is not changed. No window gives back more than the spender took from
-    it, so a refund cannot lead to overspending.
-    """
-    for window in windows:
-        held = window.spenders.get(spender, 0)
-        back = 0 if at is not None and at < window.start else min(units, held)
-        if back > 0:
-            window.used = max(0, window.used - back)
-            window.spenders[spender] = held - back
-            if held == back:
-                del window.spenders[spender]
 
 
 class BudgetEmpty(Refusal):

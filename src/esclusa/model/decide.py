@@ -118,6 +118,20 @@ def decide(
     return _settlement(lease, who, run, changes)
 
 
+def failure_of(result: Retry | Raised) -> tuple[str, str] | None:
+    """The type and message of an error that another attempt may not have; None of the others.
+
+    Those do not count as an attempt anyway, or are permanent.
+    """
+    error = unwrap_group(result.error) if isinstance(result, Raised) else result.error
+    if isinstance(error, Throttled | BudgetEmpty | StoreUnavailable | StoreConflict):
+        return None
+    permanent = isinstance(error, Failure) and error.permanent
+    if permanent or (result.fault if isinstance(result, Raised) else result.permanent):
+        return None
+    return _describe(error, result.type if isinstance(result, Retry) else None)
+
+
 def exhaustion_failed(settlement: Settlement) -> bool:
     """Whether it postpones a record that could not become exhausted."""
     return settlement.error is not None and "of" in settlement.error

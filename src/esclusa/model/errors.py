@@ -188,11 +188,12 @@ class LostAssignment(HandlerFault):
 class Throttled(EsclusaError):
     """A provider asks for fewer calls.
 
-    The record waits ``after`` seconds; the attempt is not counted.
+    The record waits ``after`` seconds, with ``stage`` the whole stage; the attempt is not counted.
     """
 
-    def __init__(self, message: str, *, after: float) -> None:
+    def __init__(self, message: str, *, after: float, stage: bool = False) -> None:
         self.after = after
+        self.stage = stage
         super().__init__(message)
 
 

@@ -89,12 +89,15 @@ class Retry:
 class Wait:
     """Return the record to its take state until a time or for a duration; count no attempt.
 
-    Failed attempts before this one stay counted; ``attempts=0`` resets the count.
+    With ``stage`` the whole stage waits, in all workers, for example because the provider answered
+    429 with a ``Retry-After``. Failed attempts before this one stay counted; ``attempts=0`` resets
+    the count.
     """
 
     until: datetime | None
     delay: float
     reason: str
+    stage: bool
     attempts: int | None
     fields: Mapping[str, Any]
 
@@ -104,6 +107,7 @@ class Wait:
         /,
         reason: str,
         *,
+        stage: bool = False,
         attempts: int | None = None,
         **fields: Any,
     ) -> None:
@@ -113,6 +117,7 @@ class Wait:
         self.until = moment
         self.delay = 0.0 if isinstance(when, datetime) else duration.seconds(when)
         self.reason = reason
+        self.stage = stage
         self.attempts = attempts if attempts is None else _count("Wait", attempts)
         self.fields = fields
 

@@ -24,6 +24,7 @@ from typing import (
 
 from esclusa.model import duration
 from esclusa.model import schedule as schedules
+from esclusa.model.breaker import Breaker
 from esclusa.model.budget import Budget
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError
@@ -110,6 +111,10 @@ class StageOptions(CycleOptions, total=False):
     concurrency: int | FromSettings[int]
     # The budget that each claim reserves units of.
     budget: Budget | FromSettings[Budget | None] | None
+    # After errors in a row of which types the stage pauses, without counting attempts.
+    #
+    # It then tries one record at a time until one succeeds; one alert says so.
+    breaker: Breaker | FromSettings[Breaker | None] | None
     # How many units of the budget one record costs.
     cost: int
     # How long one call of the handler may take.
@@ -252,6 +257,7 @@ class Stage:
     concurrency: int = _option(16, _whole_number(1))
     batch: int | None = _option(None, _whole_number(1))
     budget: Budget | None = _option(None, _instance(Budget, "Budget('calls', Window('day', 100))"))
+    breaker: Breaker | None = _option(None, _instance(Breaker, "Breaker('http_error')"))
     cost: int = _option(1, _whole_number(0))
     timeout: float | None = _option(None, _seconds)
     lease: float | None = _option(None, _seconds)

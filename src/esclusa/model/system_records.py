@@ -97,6 +97,29 @@ class CycleRecord(Record, table="esclusa_cycles", system=True, key="cycle", hist
     )
 
 
+class StagePause(Record, table="esclusa_stage_pauses", system=True, key="stage", history=False):
+    """The pause of a whole stage, in all workers; due when it ends, or when a record is tried.
+
+    ``cause``: ``wait`` (a handler asked for it) or ``breaker`` (errors in a row). After a pause of
+    the breaker, one worker tries one record at a time. ``number`` counts the pauses until then.
+    """
+
+    stage: str
+    cause: str
+    reason: str
+    begun_at: datetime
+    number: int = 1
+
+    lifecycle = Lifecycle(
+        """
+        paused -> trying -> paused | over
+        paused -> over
+        over -> paused
+        """,
+        endless=True,
+    )
+
+
 class WorkerRecord(Record, table="esclusa_workers", system=True, history=False):
     """One worker process, leased by itself: if it is past due, the worker is dead.
 
@@ -114,7 +137,7 @@ class WorkerRecord(Record, table="esclusa_workers", system=True, history=False):
     lifecycle = Lifecycle("running -> stopped | lost\nlost -> running", failed=["lost"])
 
 
-class Rate(
+class RateRecord(
     Record,
     table="esclusa_rates",
     system=True,
@@ -276,8 +299,9 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     Message,
     Run,
     CycleRecord,
+    StagePause,
     WorkerRecord,
-    Rate,
+    RateRecord,
     Alert,
     Audit,
     LifecycleRecord,

@@ -26,6 +26,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "batch_lost": "given back: the lease of another record in its batch was lost",
     "lease_expired": "the lease of {worker} expired",
     "store_failed": "the store could not be used: {why}",
+    "not_counted": "not counted as an attempt, because the stage pauses: {type}: {why}",
+    "stage_waits": "given back: {stage} pauses until {until}",
+    "errors_in_a_row": "{count} errors in a row; the last one is {type}: {why}",
     "state_renamed": "the state {old} is called {new} now",
     # Errors that no handler raised: `last_error`.
     "crash": "the worker stopped without settling this record",
@@ -43,6 +46,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # How a run ended: `message` of a run.
     "handler_wrong": "the handler of {stage} is wrong: {why}",
     "budget_empty": "budget {budget} is empty until {until}",
+    "stage_paused_until": "{stage} pauses until {until}: {why}",
     "records_exhausted": "records ended in {state}",
     "outcomes_waiting": "{count} outcomes wait for a lock of another program",
     "run_cancelled": "stopped before the end",
@@ -55,6 +59,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # What an alert reports: `message` of an alert.
     "cycle_failed": "{cycle} failed: {why}",
     "cycle_blocked": "{cycle} is blocked: {why}",
+    "stage_paused": "{stage} pauses, and then tries one record at a time: {why}",
     "cycle_not_started": "{cycle} cannot start: {why}",
     "error_rate": "{cycle}: {failed} of {taken} records failed ({share}, more than {limit})",
     "backlog": "{stage}: a record has been due since {since}, longer than {limit}",
@@ -123,6 +128,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "why_failed_of": "not due until {due}: attempt {attempt} of {tries} failed ({type}: {message})",
     "why_due": "due since {due}; {stage} will claim it in turn",
     "why_no_worker": "no worker is running; start one with 'esclusa worker'",
+    "why_budget_spread": "budget {budget} is spread evenly; its next unit is free at {until}",
+    "why_stage_paused": "{stage} pauses until {until}: {why}",
+    "why_stage_trying": "{stage} tries one record at a time: {why}",
     "why_paused": "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'",
     "why_manual": "cycle {cycle} runs only when it is started by hand",
     "why_schedule": "cycle {cycle} runs {schedule}, next at {slot}",

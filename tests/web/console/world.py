@@ -29,7 +29,7 @@ from esclusa import (
 )
 from esclusa.app import open_runtime
 from esclusa.engine.rates import BOUNDS
-from esclusa.model.system_records import Alert, Audit, Export, Rate, Run, WorkerRecord
+from esclusa.model.system_records import Alert, Audit, Export, RateRecord, Run, WorkerRecord
 from esclusa.model.texts import text
 from esclusa.pipelines.documents.console import build as trace_view
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
@@ -437,7 +437,7 @@ async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
             for _ in range(moved + failed):
                 histogram[min(len(BOUNDS), max(0, int(rng.gauss(8, 2))))] += 1
             rows.append(
-                Rate(
+                RateRecord(
                     stage=stage,
                     minute=minute - timedelta(minutes=back),
                     worker="w1",

@@ -10,7 +10,14 @@ from datetime import datetime
 from random import Random
 from typing import Any, TypeVar
 
-from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, WindowUse, give_back, reserve
+from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget_state import (
+    OpenRate,
+    OpenWindow,
+    give_back,
+    open_windows,
+    reserve,
+)
 from esclusa.model.errors import StoreConflict
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
@@ -38,12 +45,14 @@ class BudgetDocument:
 class BudgetState:
     """A budget now: its open windows with their documents, and until when the provider bars it."""
 
-    windows: list[OpenWindow]
+    windows: list[OpenWindow | OpenRate]
     documents: list[BudgetDocument]
     bar: BudgetDocument
     barred: datetime | None
 
-    def writes(self, budget: str, before: list[OpenWindow], barred: datetime | None) -> list[Any]:
+    def writes(
+        self, budget: str, before: list[OpenWindow | OpenRate], barred: datetime | None
+    ) -> list[Any]:
         """The writes that lead from ``before`` and ``barred`` to this state; empty if none.
 
         The decision also depended on the documents that stay as they are, so the commit verifies
@@ -68,14 +77,14 @@ class BudgetState:
         ]
 
 
-def _values(budget: str, open: OpenWindow) -> list[tuple[str, Any, Any]]:
+def _values(budget: str, open: OpenWindow | OpenRate) -> list[tuple[str, Any, Any]]:
     return [
         ("budget", "text", budget),
         ("per", "text", open.window.per),
         ("start", "time", open.start),
         ("used", "int", open.used),
         ("limit_seen", "int", open.limit_seen),
-        ("spenders", "json", open.spenders),
+        ("spenders", "json", open.kept),
     ]
 
 
@@ -114,7 +123,7 @@ class BudgetDocuments:
             window = next((w for w in state.windows if w.window.per == per), None)
             if window is None:
                 raise budget.no_window(per)
-            window.learn(used, limit)
+            window.learn(used, limit, now)
             state.barred = until or state.barred
 
         await self._change(budget, now, change)
@@ -144,7 +153,7 @@ class BudgetDocuments:
         )
 
     async def _read(self, budget: Budget, now: datetime) -> BudgetState:
-        windows = [OpenWindow(window, window.start(now)) for window in budget.windows]
+        windows = open_windows(budget.windows, now)
         documents = [
             self._document(f"{budget.name}:{w.window.per}:{w.start.isoformat()}") for w in windows
         ]
@@ -155,9 +164,11 @@ class BudgetDocuments:
                 document.fields, document.update_time = stored.fields, stored.update_time
         for window, document in zip(windows, documents, strict=True):
             if document.update_time is not None:
-                window.used = document.fields["used"].integer_value
-                window.limit_seen = decode("int", document.fields["limit_seen"])
-                window.spenders = decode("json", document.fields["spenders"]) or {}
+                window.load(
+                    document.fields["used"].integer_value,
+                    decode("int", document.fields["limit_seen"]),
+                    decode("json", document.fields["spenders"]) or {},
+                )
         barred = decode("time", bar.fields["until"]) if bar.update_time is not None else None
         return BudgetState(windows, documents, bar, barred)
 

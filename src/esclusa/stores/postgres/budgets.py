@@ -1,4 +1,4 @@
-"""Budgets: one row per budget, window length and window start.
+"""Budgets: one row per budget, window length and window start; one for a rate.
 
 Units are reserved under a row lock, which keeps budgets from being overspent.
 """
@@ -13,14 +13,12 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from esclusa.model.budget import (
-    Budget,
-    Denied,
-    Granted,
+from esclusa.model.budget import Budget, Denied, Granted, Rate, Window, WindowUse
+from esclusa.model.budget_state import (
+    OpenRate,
     OpenWindow,
-    Window,
-    WindowUse,
     give_back,
+    open_windows,
     reserve,
 )
 from esclusa.stores.postgres.codec import json_text
@@ -60,25 +58,29 @@ class BudgetTable:
             WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"""
 
     async def _locked(
-        self, connection: Any, budget: Budget, windows: Sequence[Window], moment: datetime
-    ) -> list[OpenWindow]:
+        self,
+        connection: Any,
+        budget: Budget,
+        windows: Sequence[Window | Rate],
+        moment: datetime,
+    ) -> list[OpenWindow | OpenRate]:
         """Return the open windows with their rows locked; rows are created for new windows."""
         pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
         rows = await connection.fetch(self._lock, budget.name, pers, starts)
         if len(rows) < len(windows):
+            closing = {w.per for w in windows if isinstance(w, Window)} & set(_KEPT_FOR)
             for (per,) in await connection.fetch(self._open, budget.name, pers, starts):
-                if per in _KEPT_FOR:
+                if per in closing:
                     old = moment - _KEPT_FOR[per]
                     await connection.execute(self._delete_old, budget.name, per, old, moment)
             rows = await connection.fetch(self._lock, budget.name, pers, starts)
         return _opened(windows, moment, rows)
 
-    async def _write(self, connection: Any, budget: Budget, windows: Sequence[OpenWindow]) -> None:
+    async def _write(
+        self, connection: Any, budget: Budget, windows: Sequence[OpenWindow | OpenRate]
+    ) -> None:
         columns = zip(
-            *(
-                (w.window.per, w.start, w.used, w.limit_seen, json_text(w.spenders))
-                for w in windows
-            ),
+            *((w.window.per, w.start, w.used, w.limit_seen, json_text(w.kept)) for w in windows),
             strict=True,
         )
         await connection.execute(self._update, budget.name, *columns)
@@ -131,8 +133,9 @@ class BudgetTable:
         window = next((w for w in budget.windows if w.per == per), None)
         if window is None:
             raise budget.no_window(per)
-        [open] = await self._locked(connection, budget, [window], await now(connection, offset))
-        open.learn(used, limit)
+        moment = await now(connection, offset)
+        [open] = await self._locked(connection, budget, [window], moment)
+        open.learn(used, limit, moment)
         await self._write(connection, budget, [open])
         if until is not None:
             await connection.execute(self._block, budget.name, per, open.start, until)
@@ -156,9 +159,10 @@ async def now(connection: Any, offset: timedelta) -> datetime:
     return moment
 
 
-def _opened(windows: Sequence[Window], moment: datetime, rows: Sequence[Any]) -> list[OpenWindow]:
-    opened = {w.per: OpenWindow(w, w.start(moment)) for w in windows}
-    for per, used, limit_seen, spenders in rows:
-        open = opened[per]
-        open.used, open.limit_seen, open.spenders = used, limit_seen, from_json(spenders)
+def _opened(
+    windows: Sequence[Window | Rate], moment: datetime, rows: Sequence[Any]
+) -> list[OpenWindow | OpenRate]:
+    opened = {open.window.per: open for open in open_windows(windows, moment)}
+    for per, used, limit_seen, kept in rows:
+        opened[per].load(used, limit_seen, from_json(kept))
     return list(opened.values())

@@ -1,4 +1,4 @@
-"""Budgets: one row per budget, window length and window start.
+"""Budgets: one row per budget, window length and window start; one for a rate.
 
 Reading and writing them in one write transaction keeps budgets from being overspent.
 """
@@ -10,7 +10,14 @@ from datetime import datetime, timedelta
 
 import apsw
 
-from esclusa.model.budget import Budget, Denied, Granted, OpenWindow, WindowUse, give_back, reserve
+from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget_state import (
+    OpenRate,
+    OpenWindow,
+    give_back,
+    open_windows,
+    reserve,
+)
 from esclusa.stores.sqlite.client import fetch_value
 from esclusa.stores.sqlite.codec import decode_time, encode_time
 
@@ -69,7 +76,7 @@ def observe(
     windows = [w for w in _read(connection, budget, now) if w.window.per == per]
     if not windows:
         raise budget.no_window(per)
-    windows[0].learn(used, limit)
+    windows[0].learn(used, limit, now)
     _write(connection, budget, windows, now)
     if until is not None:
         connection.execute(
@@ -83,14 +90,14 @@ def usage(connection: apsw.Connection, budget: Budget, now: datetime) -> list[Wi
     return [w.use(budget.name, now, barred) for w in _read(connection, budget, now)]
 
 
-def _read(connection: apsw.Connection, budget: Budget, now: datetime) -> list[OpenWindow]:
-    windows = []
-    for window in budget.windows:
-        open = OpenWindow(window, window.start(now))
-        key = (budget.name, window.per, encode_time(open.start))
-        for used, limit, spenders in connection.execute(_READ, key):
-            open.used, open.limit_seen, open.spenders = used, limit, json.loads(spenders)
-        windows.append(open)
+def _read(
+    connection: apsw.Connection, budget: Budget, now: datetime
+) -> list[OpenWindow | OpenRate]:
+    windows = open_windows(budget.windows, now)
+    for open in windows:
+        key = (budget.name, open.window.per, encode_time(open.start))
+        for used, limit, kept in connection.execute(_READ, key):
+            open.load(used, limit, json.loads(kept))
     return windows
 
 
@@ -101,11 +108,16 @@ def _blocked_until(connection: apsw.Connection, budget: Budget) -> datetime | No
 
 
 def _write(
-    connection: apsw.Connection, budget: Budget, windows: list[OpenWindow], now: datetime
+    connection: apsw.Connection,
+    budget: Budget,
+    windows: list[OpenWindow | OpenRate],
+    now: datetime,
 ) -> None:
     for open in windows:
         key = (budget.name, open.window.per)
-        values = (encode_time(open.start), open.used, open.limit_seen, json.dumps(open.spenders))
+        values = (encode_time(open.start), open.used, open.limit_seen, json.dumps(open.kept))
         connection.execute(_WRITE, (*key, *values))
+        if isinstance(open, OpenRate):
+            continue
         old = open.start - _KEPT_FOR.get(open.window.per, timedelta(days=400))
         connection.execute(_DELETE_OLD, (*key, encode_time(old), encode_time(now)))

@@ -16,6 +16,16 @@ from esclusa.web.api.common import CurrentRuntime, ListOut, RequestBody, System,
 router = api_router("work")
 
 
+class PauseOut(BaseModel):
+    """The pause of a whole stage. ``trying``: one record at a time is tried now."""
+
+    cause: Literal["wait", "breaker"]
+    reason: str
+    since: datetime
+    until: datetime | None
+    trying: bool
+
+
 class StageOut(BaseModel):
     """A stage: what is due, and its throughput and errors in the last five minutes."""
 
@@ -35,6 +45,7 @@ class StageOut(BaseModel):
     p50: float | None
     p99: float | None
     drain_seconds: float | None
+    pause: PauseOut | None
 
 
 class RatesOut(BaseModel):
@@ -69,7 +80,10 @@ class LeaseOut(BaseModel):
 
 
 class WindowOut(BaseModel):
-    """The open window of a budget: what is used and left, and when it resets."""
+    """The open window of a budget: what is used and left, and when it resets.
+
+    A rate has a ``burst``, and ``free_at`` if its next unit is not free now.
+    """
 
     budget: str
     per: str
@@ -82,6 +96,8 @@ class WindowOut(BaseModel):
     projected: int
     runs_out_at: datetime | None
     barred: datetime | None
+    burst: int | None
+    free_at: datetime | None
 
 
 class BudgetOut(BaseModel):

@@ -150,7 +150,8 @@ def _kind(
             "due": backlog["due"],
             "exact": backlog["due_exact"],
             "age": age,
-            "paused": cycle is not None and cycles[cycle.name]["state"] == "paused",
+            "paused": backlog["pause"] is not None
+            or (cycle is not None and cycles[cycle.name]["state"] == "paused"),
             "stuck": age is not None and age > limit,
             "stuck_after": limit,
         }

@@ -105,7 +105,9 @@ def _map(api: APIRouter, console: ConsoleContext) -> None:
         for stage in found:
             plan, declared = plans[stage["stage"]]
             limit = page_data.stuck_after(page_data.cycle_of(plan.cycles, declared))
-            age = stage["oldest_due_seconds"]
+            age, pause = stage["oldest_due_seconds"], stage["pause"]
+            if pause is not None:
+                pause["reason"] = translate.sentence(pause["reason"])
             stage |= {
                 "trend": trends[stage["stage"]],
                 "stuck": age is not None and age > limit,
