@@ -133,7 +133,7 @@ async def test_why_says_when_the_next_unit_of_a_rate_is_free(new_engine: Any) ->
     left = await engine.records.first(Item, {"status": "new"})
     answer = await engine.read_model().why("items", left.id)
     [reason] = [r for r in answer.reasons if r.code == "budget"]
-    assert "spread evenly" in reason.text
+    assert "spaces its units evenly" in reason.text
     assert reason.until is not None
 
 

@@ -221,7 +221,7 @@ class StagePauses:
                 gate.stored(found.get(name))
 
     async def end_alerts(self) -> None:
-        """End the alerts of stages that work again, whoever has ended the pause."""
+        """End the alerts of stages that work again, in whatever process or by an operator."""
         alerts = [subject for name, subject in await self._alerts.open() if name == ALERT]
         for stage in alerts:
             if stage not in self._gates or not self._gates[stage].tripped:

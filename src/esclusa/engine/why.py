@@ -194,7 +194,7 @@ def _budget_reasons(windows: Sequence[WindowUse], cost: int) -> list[Reason]:
         if window.left < cost
     ]
     reasons += [
-        Reason("budget", text("why_budget_spread", budget=w.budget, until=w.free_at), w.free_at)
+        Reason("budget", text("why_budget_even", budget=w.budget, until=w.free_at), w.free_at)
         for w in windows
         if w.free_at is not None and w.left >= cost
     ]

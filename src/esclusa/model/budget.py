@@ -181,7 +181,7 @@ class WindowUse:
     def runs_out_at(self, now: datetime) -> datetime | None:
         """When nothing is left, at the pace of this window so far. None: not before the reset."""
         if self.burst is not None:
-            return None  # it is spread over the period
+            return None  # its units are evenly spaced
         if self.left == 0:
             return now
         elapsed = max(1.0, (now - self.start).total_seconds())

@@ -87,7 +87,7 @@ class OpenWindow:
 class OpenRate:
     """A rate as a store keeps it. Times are microseconds since 1970.
 
-    ``spread_until``: when all units so far are spread evenly; one is owed for each interval until
+    ``even_until``: when all units so far are evenly spaced; one is owed for each interval until
     then. ``log``: the units of the last period, by time and spender, oldest first. The log keeps
     any span below the limit, the spacing keeps it even.
     """
@@ -95,7 +95,7 @@ class OpenRate:
     window: Rate
     start: datetime
     limit_seen: int | None = None
-    spread_until: float = 0.0
+    even_until: float = 0.0
     log: list[tuple[int, dict[str, int]]] = field(default_factory=list)
 
     @property
@@ -108,12 +108,12 @@ class OpenRate:
 
     @property
     def kept(self) -> dict[str, Any]:
-        return {"spread_until": self.spread_until, "log": [[at, units] for at, units in self.log]}
+        return {"even_until": self.even_until, "log": [[at, units] for at, units in self.log]}
 
     def load(self, used: int, limit_seen: int | None, kept: dict[str, Any]) -> None:
         """Continue from what a store has kept."""
         self.limit_seen = limit_seen
-        self.spread_until = kept.get("spread_until", 0.0)
+        self.even_until = kept.get("even_until", 0.0)
         self.log = [(at, units) for at, units in kept.get("log", ())]
 
     @property
@@ -133,7 +133,7 @@ class OpenRate:
         at = _microseconds(now)
         if self.limit <= 0:
             return 0
-        owed = max(0.0, self.spread_until - at) / self._interval
+        owed = max(0.0, self.even_until - at) / self._interval
         burst = max(self.window.burst, least)
         return max(0, min(self.limit - _units(self._recent(at)), int(burst - owed + 1e-6)))
 
@@ -142,7 +142,7 @@ class OpenRate:
         at = _microseconds(now)
         if least > self.limit:
             return now + self.window.period
-        even = self.spread_until - max(0, self.window.burst - least) * self._interval
+        even = self.even_until - max(0, self.window.burst - least) * self._interval
         recent = self._recent(at)
         excess, leaves = _units(recent) + least - self.limit, 0
         for entry, units in recent:
@@ -155,7 +155,7 @@ class OpenRate:
     def take(self, units: int, spender: str, now: datetime) -> None:
         at = _microseconds(now)
         self._add(at, spender, units)
-        self.spread_until = max(self.spread_until, at) + units * self._interval
+        self.even_until = max(self.even_until, at) + units * self._interval
 
     def give_back(self, units: int, spender: str, at: datetime | None) -> None:
         """Undo what was reserved at or after ``at``."""
@@ -164,7 +164,7 @@ class OpenRate:
             if entry >= since and (back := min(units, spent.get(spender, 0))) > 0:
                 spent[spender] -= back
                 units -= back
-                self.spread_until -= back * self._interval
+                self.even_until -= back * self._interval
         self.log = [
             (entry, {name: n for name, n in spent.items() if n})
             for entry, spent in self.log

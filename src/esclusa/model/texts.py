@@ -128,7 +128,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "why_failed_of": "not due until {due}: attempt {attempt} of {tries} failed ({type}: {message})",
     "why_due": "due since {due}; {stage} will claim it in turn",
     "why_no_worker": "no worker is running; start one with 'esclusa worker'",
-    "why_budget_spread": "budget {budget} is spread evenly; its next unit is free at {until}",
+    "why_budget_even": "budget {budget} spaces its units evenly; the next unit is free at {until}",
     "why_stage_paused": "{stage} pauses until {until}: {why}",
     "why_stage_trying": "{stage} tries one record at a time: {why}",
     "why_paused": "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'",
