@@ -1,4 +1,4 @@
-"""Existing rows of a table: the state in which they begin, ids of new rows, summaries."""
+"""Existing rows of a table: the state in which they begin, ids of new rows, totals."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 from conformance.databases import Database
-from conformance.helpers import claim, find_all, insert_new, read, settle_all, settlement_of
+from conformance.helpers import claim, find_all, read
 from conformance.kinds import stage
 
 from esclusa.model.columns import track
 from esclusa.model.errors import DeclarationError
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.query import above, not_null, query
+from esclusa.model.query import Total, above, grouping, not_null, query
 from esclusa.model.record import Record
-from esclusa.model.settlement import Inserted, StateSummary
+from esclusa.model.settlement import Inserted
 
 LIFE = """
     pending -> busy -> success | error
@@ -113,43 +113,16 @@ async def test_ids_are_generated_if_the_table_does_not(
     assert [(await read(store, Old, answer.id)).link for answer in answers] == ["a", "b", "c"]
 
 
-class Plain(Record, table="llanas", key="name"):
-    name: str
-    size: int | None = None
-    lifecycle = Lifecycle(LIFE)
-
-
-PLAIN = stage("plain", Plain.kind, take="pending", hold="busy", exhausted="error")
-
-
-async def test_a_summary_counts_and_averages_by_state(bare_store: Any) -> None:
-    store = await bare_store((Plain.kind,), (PLAIN,))
-    assert await store.summary(query(Plain), "attempts") == []
-    await insert_new(store, *(Plain(name=f"p{n}", size=n or None, attempts=n) for n in range(5)))
-    assert await store.summary(query(Plain), "attempts") == [StateSummary("pending", 5, 2.0)]
-    leases = await claim(store, PLAIN, limit=2)
-    await settle_all(store, settlement_of(leases[0], "success"), settlement_of(leases[1], "error"))
-    rest = [p for p in await find_all(store, Plain) if p.status == "pending"]
-    found = await store.summary(query(Plain), "attempts")
-    assert [(s.state, s.count) for s in found] == [("error", 1), ("pending", 3), ("success", 1)]
-    assert found[0].average == leases[1].attempt
-    assert found[1].average == pytest.approx(sum(p.attempts for p in rest) / 3)
-    sized = await store.summary(query(Plain, {"size": not_null}), "attempts")
-    assert sum(s.count for s in sized) == 4
-    by_name = await store.summary(query(Plain, {"name": ["p1", "p2"]}), "size")
-    assert sum(s.count * s.average for s in by_name) == 3
-
-
-async def test_a_summary_of_an_attached_table_reads_null_tracking_as_its_default(
+async def test_totals_of_an_attached_table_read_null_tracking_as_its_default(
     table: Database, bare_store: Any
 ) -> None:
     store = await bare_store((Old.kind,), (WORK,))
     assert table is not None
-    found = await store.summary(query(Old, {"link": not_null}), "attempts")
+    found = await store.totals(
+        query(Old, {"link": not_null}), grouping(Old.kind, ["status"], ["attempts"])
+    )
     assert found == [
-        StateSummary("error", 1, 0.0),
-        StateSummary("pending", 1, 0.0),
-        StateSummary("success", 1, 0.0),
+        Total({"status": state}, 1, {"attempts": 0}) for state in ("error", "pending", "success")
     ]
 
 

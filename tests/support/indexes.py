@@ -33,9 +33,9 @@ def enforce_indexes(
     """
     seen: set[str] = set()
 
-    def check(op: str, query: Any, average: str | None) -> None:
+    def check(op: str, query: Any, summed: str | None) -> None:
         seen.add(op)
-        shape = shape_of(query, average)
+        shape = shape_of(query, summed)
         if (ops and op not in ops) or (tables and shape.collection not in tables):
             return
         if faults := uncovered([shape], file):

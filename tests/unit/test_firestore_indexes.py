@@ -53,8 +53,8 @@ def file(*fields: tuple[str, ...], group: bool = False) -> dict[str, Any]:
     }
 
 
-def covered(asked: Query, having: dict[str, Any], average: str | None = None) -> bool:
-    return uncovered(_shapes(DeclaredQuery(asked, average)), having) == []
+def covered(asked: Query, having: dict[str, Any], summed: str | None = None) -> bool:
+    return uncovered(_shapes(DeclaredQuery(asked, summed)), having) == []
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,12 @@ def test_uncovered_queries(asked: Query, having: list[tuple[str, ...]]) -> None:
     assert covered(asked, made)
 
 
-def test_summary_needs_the_averaged_field_in_its_index() -> None:
+def test_totals_by_state_need_the_summed_field_in_their_index() -> None:
     asked = query(Item, {"url": not_null})
-    assert not covered(asked, file(("status", "url")), average="attempts")
-    assert covered(
-        asked, file(("status", "url"), ("status", "url", "attempts")), average="attempts"
-    )
+    assert not covered(asked, file(("status", "url")), summed="attempts")
+    assert covered(asked, file(("status", "url"), ("status", "url", "attempts")), summed="attempts")
     app = App("shop", records=[Item])
-    app.declare_query(Item, {"url": not_null}, average="attempts")
+    app.declare_query(Item, {"url": not_null}, sum="attempts")
     made = indexes_for([app.bind(NoSettings())])
     fields = [
         [f["fieldPath"] for f in i["fields"]]
@@ -121,7 +119,7 @@ def test_summary_needs_the_averaged_field_in_its_index() -> None:
         if i["collectionGroup"] == "items"
     ]
     assert ["status", "url", "attempts"] in fields
-    assert covered(asked, made, average="attempts")
+    assert covered(asked, made, summed="attempts")
 
 
 def test_parts_of_a_stage_are_covered() -> None:

@@ -20,11 +20,13 @@ from esclusa.model.errors import NotFound, SchemaError
 from esclusa.model.pipeline import Plan, View
 from esclusa.model.query import (
     Page,
+    Total,
     Where,
     above,
     at_least,
     at_most,
     beginning,
+    grouping,
     one_of,
     query,
 )
@@ -150,6 +152,13 @@ class ReadModel:
     ) -> tuple[int, bool]:
         """How many records match, counted up to ``cap``, and whether that is all."""
         return await self._store.count(query(self.lookup(table), where, archived=archived), cap)
+
+    async def totals(
+        self, table: str, by: Sequence[str], *, sums: Sequence[str] = (), where: Where | None = None
+    ) -> list[Total]:
+        """How many records match, by the values of some fields, and the sums of number fields."""
+        kind = self.lookup(table)
+        return await self._store.totals(query(kind, where), grouping(kind, by, sums))
 
     async def records(
         self,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from esclusa.model.errors import BadQuery, BadRecord, StoreConflict, UndeclaredMove
-from esclusa.model.query import Page, Where, query
+from esclusa.model.errors import BadRecord, StoreConflict, UndeclaredMove
+from esclusa.model.query import Page, Total, Where, grouping, query
 from esclusa.model.record import Record, Ref
 from esclusa.model.settlement import (
     Duplicate,
@@ -19,9 +19,7 @@ from esclusa.model.settlement import (
     Rejected,
     Settled,
     Settlement,
-    StateSummary,
 )
-from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
@@ -92,13 +90,20 @@ class Records:
         """How many, counted up to ``cap``, and whether that is all."""
         return await self._store.count(query(kind, where), cap)
 
-    async def summary(
-        self, kind: type[Record], average: str, where: Where | None = None
-    ) -> list[StateSummary]:
-        """Counts by state of what matches, with the mean of a number field. Omits empty states."""
-        if kind.kind.types.get(average) not in ("int", "float"):
-            raise BadQuery(text("no_number", table=kind.kind.table, field=average))
-        return await self._store.summary(query(kind, where), average)
+    async def totals(
+        self,
+        kind: type[Record],
+        by: Sequence[str],
+        *,
+        sums: Sequence[str] = (),
+        where: Where | None = None,
+    ) -> list[Total]:
+        """How many records match, by the values of the fields ``by``, and the sums of others.
+
+        ``totals(Post, ["country", "status"], sums=["replies_count"])``. Every record that matches
+        is read. A missing number adds nothing to a sum.
+        """
+        return await self._store.totals(query(kind, where), grouping(kind.kind, by, sums))
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         """Add records in one transaction; a known key is left as it is."""

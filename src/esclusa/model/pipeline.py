@@ -49,10 +49,10 @@ class NoSettings(BaseModel, defer_build=True):
 
 @value
 class DeclaredQuery:
-    """A query that a pipeline makes; with ``average`` a summary with the mean of that field."""
+    """A query that a pipeline makes; with ``sum`` the totals by state with the sum of a field."""
 
     query: Query
-    average: str | None = None
+    sum: str | None = None
 
 
 # Maps `(records, limit, after)` to `{"items": [{column: value}], "next": cursor or None}`.
@@ -207,15 +207,15 @@ class App:
         *,
         order: str | tuple[str, ...] = (),
         archived: bool = False,
-        average: str | None = None,
+        sum: str | None = None,
     ) -> None:
         """Declare a query that handlers or routes make. Firestore needs an index for it.
 
         A query that only compares with ``=`` and is ordered by id needs no declaration, nor does
-        one that ``index=`` of the record covers.
+        one that ``index=`` of the record covers. ``sum`` declares totals by state with that sum.
         """
         self._queries.append(
-            DeclaredQuery(query(record, where, order=order, archived=archived), average)
+            DeclaredQuery(query(record, where, order=order, archived=archived), sum)
         )
 
     def view(

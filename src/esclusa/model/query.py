@@ -229,6 +229,55 @@ def _parse_cond(filter: str, sign: str, value: str) -> Cond:
     return one_of(*map(str.strip, value.split(","))) if "," in value else Cond("eq", value)
 
 
+@value
+class Total:
+    """How many records have these values, and the sum of each number field over them."""
+
+    values: dict[str, Any]
+    count: int
+    sums: dict[str, int | float]
+
+
+@value
+class Grouping:
+    """The fields whose values make a group, and the number fields that are summed.
+
+    ``cap`` is the most groups: more raise BadQuery, so that memory is bounded.
+    """
+
+    by: tuple[str, ...]
+    sums: tuple[str, ...]
+    cap: int = 100_000
+
+
+def grouping(kind: Kind, by: Iterable[str], sums: Iterable[str] = ()) -> Grouping:
+    """A grouping, checked against the kind. Raises BadQuery."""
+    return Grouping(
+        _fields(kind, by, ("text", "int", "bool", "date"), "no_group"),
+        _fields(kind, sums, ("int", "float"), "no_sum"),
+    )
+
+
+def _fields(
+    kind: Kind, names: Iterable[str], types: tuple[ColumnType, ...], fault: str
+) -> tuple[str, ...]:
+    found = tuple(kind.name_of(name) for name in names)
+    fields = [name for name, type in kind.types.items() if type in types]
+    for name in found:
+        if name not in fields:
+            given = {"table": kind.table, "field": name, "fields": ", ".join(fields)}
+            raise BadQuery(text(fault, **given))
+    return found
+
+
+def totals_in_order(query: Query, grouping: Grouping, found: list[Total]) -> list[Total]:
+    """The totals ordered by their values, missing ones first. Raises BadQuery for too many."""
+    if len(found) > grouping.cap:
+        by = ", ".join(grouping.by)
+        raise BadQuery(text("many_groups", table=query.kind.table, fields=by, cap=grouping.cap))
+    return sorted(found, key=lambda t: [(v is not None, str(v)) for v in t.values.values()])
+
+
 def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> bool:
     """Whether a record with these values passes. This defines what every store must answer."""
     return all(_holds(values.get(name), cond) for name, cond in where)

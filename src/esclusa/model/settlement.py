@@ -253,15 +253,6 @@ class StateCount:
 
 
 @value
-class StateSummary:
-    """How many records are in a state, and the mean of a number field (None: no values)."""
-
-    state: str
-    count: int
-    average: float | None
-
-
-@value
 class Backlog:
     """What a stage can claim now: how many (up to a cap), and since when the oldest is due."""
 

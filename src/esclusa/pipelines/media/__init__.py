@@ -48,7 +48,7 @@ app.view(
     of=Publication,
     where=views.RETRIED,
 )(views.retries)
-app.declare_query(Publication, views.WITH_MEDIA, average="attempts")
+app.declare_query(Publication, views.WITH_MEDIA, sum="attempts")
 app.declare_query(Publication, views.RETRIED, order=("-attempts", "updated_at"))
 
 

@@ -16,8 +16,14 @@ async def summary(records: Any, limit: int = 100, after: str | None = None) -> d
     """Return the number and the average attempts of publications with media, by state; one page."""
     return {
         "items": [
-            {"media_status": s.state, "total": s.count, "avg_intentos": s.average}
-            for s in await records.summary(Publication, "attempts", WITH_MEDIA)
+            {
+                "media_status": total.values["status"],
+                "total": total.count,
+                "avg_intentos": total.sums["attempts"] / total.count,
+            }
+            for total in await records.totals(
+                Publication, ["status"], sums=["attempts"], where=WITH_MEDIA
+            )
         ],
         "next": None,
     }

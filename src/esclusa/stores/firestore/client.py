@@ -73,7 +73,7 @@ class FirestoreClient:
     ``reads`` and ``writes`` count documents by operation, as Firestore's price list does.
     """
 
-    # Observer of every structured query: the operation, the query, the field that is averaged.
+    # Observer of every structured query: the operation, the query, the field that is summed.
     on_query: Callable[[str, Any, str | None], None] | None = None
 
     def __init__(self, project: str, database: str, client: FirestoreAsyncClient | None) -> None:
@@ -183,23 +183,21 @@ class FirestoreClient:
         self.reads[op] += max(1, -(-found // 1000))
         return int(found)
 
-    async def mean(self, query: Any, path: str, op: str) -> float | None:
-        """Average a number field over the documents that match; None if none has a number."""
+    async def sum(self, query: Any, path: str, op: str) -> int | float:
+        """Sum a number field over the documents that match."""
         bare = StructuredQuery()
         bare.CopyFrom(query)
         bare.ClearField("order_by")  # otherwise the index would need the order's fields too
-        found = await self._aggregate(bare, {"avg": {"field": {"field_path": path}}}, op, path)
+        found = await self._aggregate(bare, {"sum": {"field": {"field_path": path}}}, op, path)
         self.reads[op] += 1
-        if not found or found[0].HasField("null_value"):
-            return None
-        return float(found[0].double_value or found[0].integer_value)
+        return float(v) if (v := found[0].double_value) else int(found[0].integer_value)
 
     async def _aggregate(
         self,
         query: Any,
         aggregation: dict[str, Any],
         op: str,
-        average: str | None = None,
+        summed: str | None = None,
         transaction: bytes | None = None,
     ) -> list[Any]:
         request = AggregationRequest(
@@ -213,7 +211,7 @@ class FirestoreClient:
 
         async def call() -> list[Any]:
             if self.on_query is not None:
-                self.on_query(op, query, average)
+                self.on_query(op, query, summed)
             stream = await self.api.run_aggregation_query(
                 types.RunAggregationQueryRequest.wrap(request),
                 metadata=self._metadata,

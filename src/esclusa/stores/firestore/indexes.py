@@ -37,7 +37,7 @@ class QueryShape:
     collection: str
     group: bool
     equal: frozenset[str]
-    # The fields it sorts by, including those of range conditions and the averaged field.
+    # The fields it sorts by, including those of range conditions and the summed field.
     #
     # The name is included only if its direction differs from that of the field before it.
     order: tuple[tuple[str, str], ...]
@@ -52,8 +52,8 @@ class QueryShape:
         )
 
 
-def shape_of(query: Any, average: str | None = None) -> QueryShape:
-    """The shape of a structured query; ``average`` is the field it averages, if any."""
+def shape_of(query: Any, summed: str | None = None) -> QueryShape:
+    """The shape of a structured query; ``summed`` is the field it sums, if any."""
     source = query.from_[0]
     equal: set[str] = set()
     ranged: set[str] = set()
@@ -69,12 +69,12 @@ def shape_of(query: Any, average: str | None = None) -> QueryShape:
     fields += [
         (path, "ASCENDING") for path in sorted(ranged - {o[0] for o in fields} - {queries.NAME})
     ]
-    if average is not None and average not in equal | {o[0] for o in fields}:
-        fields.append((average, "ASCENDING"))
+    if summed is not None and summed not in equal | {o[0] for o in fields}:
+        fields.append((summed, "ASCENDING"))
     direction = fields[-1][1] if fields else "ASCENDING"
     fields += [o for o in order if o[0] == queries.NAME and o[1] != direction]
     equal -= {queries.NAME, *(o[0] for o in fields)}
-    merged = average is None and not ranged - {queries.NAME}
+    merged = summed is None and not ranged - {queries.NAME}
     return QueryShape(
         source.collection_id, source.all_descendants, frozenset(equal), tuple(fields), merged
     )
@@ -222,9 +222,9 @@ def _index_queries(kind: Kind, fields: Sequence[str]) -> list[Query]:
 
 def _shapes(question: DeclaredQuery) -> list[QueryShape]:
     query, codec = question.query, Codec(question.query.kind)
-    if question.average is None:
+    if question.sum is None:
         return [shape_of(part) for part in queries.prepare(codec, query, "root").parts]
-    # A summary runs one query for each state.
+    # Totals by state run one query for each state.
     where = (*query.where, ("status", Cond("eq", query.kind.initial)))
     prepared = queries.prepare(codec, query.but(where=where, order=()), "root")
     out: list[QueryShape] = []
@@ -232,7 +232,7 @@ def _shapes(question: DeclaredQuery) -> list[QueryShape]:
         bare = type(part)()
         bare.CopyFrom(part)
         bare.ClearField("order_by")
-        out += [shape_of(part), shape_of(bare, queries.field_path(codec, question.average))]
+        out += [shape_of(part), shape_of(bare, queries.field_path(codec, question.sum))]
     return out
 
 

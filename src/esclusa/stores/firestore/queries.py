@@ -172,9 +172,13 @@ def _part(
 
 
 def field_path(codec: Codec, name: str) -> str:
-    """The field by which Firestore compares and sorts, quoted where it must be."""
+    """The field by which Firestore compares and sorts."""
     column = codec.column(name)
-    path = order_column(column) if codec.types.get(name) == "decimal" else column
+    return quoted(order_column(column) if codec.types.get(name) == "decimal" else column)
+
+
+def quoted(path: str) -> str:
+    """The name of a field, quoted where it must be."""
     return path if path.isascii() and path.replace("_", "a").isalnum() else f"`{path}`"
 
 
@@ -371,16 +375,21 @@ async def count(
     return total
 
 
-async def mean(
-    client: FirestoreClient, codec: Codec, prepared: PreparedQuery, name: str, op: str
-) -> float | None:
-    """Average a number field over the documents that match; None if none has a number."""
-    if prepared.ids is None and not prepared.local_conditions and len(prepared.parts) == 1:
-        return await client.mean(prepared.parts[0], field_path(codec, name), op)
-    # Firestore averages over one query only: read the numbers.
-    found = await page(client, codec, prepared, 2**31 - 1, op)
-    numbers = [f.values[name] for f in found if f.values[name] is not None]
-    return sum(numbers) / len(numbers) if numbers else None
+def is_single(prepared: PreparedQuery) -> bool:
+    """Whether Firestore answers it with one query, which it can also count and sum."""
+    return prepared.ids is None and not prepared.local_conditions and len(prepared.parts) == 1
+
+
+def selecting(codec: Codec, prepared: PreparedQuery, names: Sequence[str]) -> PreparedQuery:
+    """The same query for these fields only, and for those that its pages and conditions need."""
+    needed = [*names, *(o.field for o in prepared.order), *(n for n, _ in prepared.query.where)]
+    columns = dict.fromkeys(quoted(codec.column(name)) for name in needed if name != "id")
+    select = {"fields": [{"field_path": path} for path in columns] or [{"field_path": NAME}]}
+    parts = []
+    for part in prepared.parts:
+        parts.append(StructuredQuery(select=select))
+        parts[-1].MergeFrom(part)
+    return replace(prepared, parts=tuple(parts))
 
 
 def sort_found(prepared: PreparedQuery, found: list[FoundDocument]) -> None:

@@ -16,7 +16,7 @@ from esclusa.model.adoption import Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.migration import MigrationStep, Progress
-from esclusa.model.query import Cond, Page, Query
+from esclusa.model.query import Cond, Grouping, Page, Query, Total
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Backlog,
@@ -28,7 +28,6 @@ from esclusa.model.settlement import (
     Renewal,
     Settlement,
     StateCount,
-    StateSummary,
     Step,
     Verdict,
 )
@@ -45,6 +44,7 @@ from esclusa.stores.firestore import (
     queries,
     renames,
     schema,
+    totals,
 )
 from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.budgets import BudgetDocuments
@@ -122,7 +122,7 @@ class FirestoreStore:
         self._client.on_query = (
             None
             if observer is None
-            else lambda op, query, average: observer(op, indexes.shape_of(query, average))
+            else lambda op, query, summed: observer(op, indexes.shape_of(query, summed))
         )
 
     async def open(self) -> None:
@@ -243,16 +243,10 @@ class FirestoreStore:
             for state, count in zip(states, counts, strict=True)
         ]
 
-    async def summary(self, query: Query, average: str) -> list[StateSummary]:
-        out = []
-        for state in sorted(query.kind.lifecycle.states):
-            codec, prepared = self._prepare(
-                query.but(where=(*query.where, ("status", Cond("eq", state))), order=(), after=None)
-            )
-            if count := await queries.count(self._client, codec, prepared, 2**53, "summary"):
-                mean = await queries.mean(self._client, codec, prepared, average, "summary")
-                out.append(StateSummary(state, count, mean))
-        return out
+    async def totals(self, query: Query, grouping: Grouping) -> list[Total]:
+        return await totals.totals(
+            self._client, self._codec(query.kind), query, grouping, self.states
+        )
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
         codec, prepared = self._prepare(query)

@@ -1,4 +1,4 @@
-"""Read records: get, find, scan, count, tally, summary, backlog."""
+"""Read records: get, find, scan, count, tally, totals, backlog."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
@@ -6,13 +6,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import Page, Query, encode_cursor
+from esclusa.model.query import (
+    Grouping,
+    Page,
+    Query,
+    Total,
+    encode_cursor,
+    totals_in_order,
+)
 from esclusa.model.record import Record
-from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, StateSummary
+from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
 from esclusa.stores.postgres import statements
 from esclusa.stores.postgres.claims import candidates
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
@@ -144,19 +152,30 @@ async def _estimates(connections: ConnectionPools, table: Table) -> dict[str, in
     return estimates
 
 
-async def summary(
-    connections: ConnectionPools, table: Table, query: Query, average: str
-) -> list[StateSummary]:
-    """Return count and mean of a number field by state."""
+async def totals(
+    connections: ConnectionPools, table: Table, query: Query, grouping: Grouping
+) -> list[Total]:
+    """Return count and sums of number fields by the values of other fields."""
     binder = Binder()
     where = where_clause(conditions(table, query.where, binder))
-    state = table.status.read()
-    rows = await connections.read(
-        f"""SELECT {state}, count(*), avg({table.columns[average].expr()})::float8
-        FROM {table.source(query.archived)} t{where} GROUP BY {state} ORDER BY {state}""",
+    keys = [table.columns[name].read() for name in grouping.by]
+    sums = [f"COALESCE(sum({table.columns[name].read()}), 0)" for name in grouping.sums]
+    # By place: a column that the table lacks is a constant, which cannot be named here.
+    group = f" GROUP BY {', '.join(str(n) for n, _ in enumerate(keys, 1))}" if keys else ""
+    rows = await connections.fetch(
+        f"""SELECT {", ".join([*keys, "count(*)", *sums])}
+        FROM {table.source(query.archived)} t{where}{group} LIMIT {grouping.cap + 1}""",
         *binder.values,
+        limits=LONG_LIMITS,
     )
-    return [StateSummary(str(state), count, mean) for state, count, mean in rows]
+    found = []
+    for row in rows:
+        count, *summed = row[len(keys) :]
+        if count:  # without groups, an empty table has one row
+            shared = zip(grouping.by, row[: len(keys)], strict=True)
+            numbers = [int(s) if isinstance(s, Decimal) else s for s in summed]
+            found.append(Total(dict(shared), count, dict(zip(grouping.sums, numbers, strict=True))))
+    return totals_in_order(query, grouping, found)
 
 
 async def backlog(

@@ -13,7 +13,7 @@ from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind, SchemaError
 from esclusa.model.migration import MigrationStep, Progress, summaries
-from esclusa.model.query import Page, Query
+from esclusa.model.query import Grouping, Page, Query, Total
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Backlog,
@@ -25,7 +25,6 @@ from esclusa.model.settlement import (
     Renewal,
     Settlement,
     StateCount,
-    StateSummary,
     Step,
     Verdict,
     drafts_of,
@@ -237,8 +236,8 @@ class PostgresStore:
             self._connections, self._table(kind), queries.TALLY_CAP if cap is None else cap
         )
 
-    async def summary(self, query: Query, average: str) -> list[StateSummary]:
-        return await queries.summary(self._connections, self._table(query.kind), query, average)
+    async def totals(self, query: Query, grouping: Grouping) -> list[Total]:
+        return await queries.totals(self._connections, self._table(query.kind), query, grouping)
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
         return await queries.count(self._connections, self._table(query.kind), query, cap)

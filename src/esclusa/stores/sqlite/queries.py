@@ -1,4 +1,4 @@
-"""Read records: get, find, scan, count, tally, backlog."""
+"""Read records: get, find, scan, count, tally, totals, backlog."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
@@ -9,9 +9,16 @@ from typing import Any
 
 import apsw
 
-from esclusa.model.query import Page, Query, encode_cursor
+from esclusa.model.query import (
+    Grouping,
+    Page,
+    Query,
+    Total,
+    encode_cursor,
+    totals_in_order,
+)
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Backlog, ClaimRequest, StateCount, StateSummary
+from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
 from esclusa.stores.sqlite import statements
 from esclusa.stores.sqlite.client import fetch_json, fetch_value
 from esclusa.stores.sqlite.codec import DECODE, decode_time
@@ -140,20 +147,35 @@ def _counts(connection: apsw.Connection, kind: Kind, cap: int) -> dict[Any, int]
     return dict.fromkeys(kind.lifecycle.states, 0) | found
 
 
-def summary(connection: apsw.Connection, query: Query, average: str) -> list[StateSummary]:
-    """Return count and mean of a number field by state."""
+def totals(connection: apsw.Connection, query: Query, grouping: Grouping) -> list[Total]:
+    """Return count and sums of number fields by the values of other fields."""
     kind, values = query.kind, list[Any]()
     where = where_clause(conditions(kind, query.where, values))
+    keys = [f"{expr(kind, name)} AS k{n}" for n, name in enumerate(grouping.by)]
+    sums = [f"COALESCE(SUM({expr(kind, name)}), 0) AS s{n}" for n, name in enumerate(grouping.sums)]
+    group = f" GROUP BY {', '.join(f'k{n}' for n in range(len(keys)))}" if keys else ""
     groups = (
-        f"SELECT {expr(kind, 'status')} AS s, COUNT(*) AS n, AVG({expr(kind, average)}) AS a"
-        f" FROM {table_of(kind, query.archived)}{where} GROUP BY 1 ORDER BY 1"
+        f"SELECT {', '.join([*keys, 'COUNT(*) AS n', *sums])}"
+        f" FROM {table_of(kind, query.archived)}{where}{group} LIMIT {grouping.cap + 1}"
     )
-    return [
-        StateSummary(str(state), count, None if mean is None else float(mean))
-        for state, count, mean in fetch_json(
-            connection, select_json("s, n, a", f"({groups})"), values
-        )
-    ]
+    names = [*(f"k{n}" for n in range(len(keys))), "n", *(f"s{n}" for n in range(len(sums)))]
+    decoders = [DECODE[kind.types[name]] for name in grouping.by]
+    found = []
+    for row in fetch_json(connection, select_json(", ".join(names), f"({groups})"), values):
+        shared = [
+            value if value is None or decode is None else decode(value)
+            for value, decode in zip(row, decoders, strict=False)
+        ]
+        count, *summed = row[len(keys) :]
+        if count:  # without groups, an empty table has one row
+            found.append(
+                Total(
+                    dict(zip(grouping.by, shared, strict=True)),
+                    count,
+                    dict(zip(grouping.sums, summed, strict=True)),
+                )
+            )
+    return totals_in_order(query, grouping, found)
 
 
 def backlog(

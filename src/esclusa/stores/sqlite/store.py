@@ -17,7 +17,7 @@ from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind
 from esclusa.model.migration import MigrationStep, Progress, refuse_foreign, summaries
-from esclusa.model.query import Page, Query
+from esclusa.model.query import Grouping, Page, Query, Total
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import (
     Backlog,
@@ -29,7 +29,6 @@ from esclusa.model.settlement import (
     Renewal,
     Settlement,
     StateCount,
-    StateSummary,
     Step,
     Verdict,
 )
@@ -238,8 +237,8 @@ class SqliteStore:
             return await self._reader.call(lambda c: queries.tally(c, kind, cap))
         return await self._counter.call(lambda c: queries.full_tally(c, kind))
 
-    async def summary(self, query: Query, average: str) -> list[StateSummary]:
-        return await self._counter.call(lambda c: queries.summary(c, query, average))
+    async def totals(self, query: Query, grouping: Grouping) -> list[Total]:
+        return await self._counter.call(lambda c: queries.totals(c, query, grouping))
 
     async def count(self, query: Query, cap: int = 100_000) -> tuple[int, bool]:
         return await self._reader.call(lambda c: queries.count(c, query, cap))
