@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeGuard, TypeVar
 
@@ -144,7 +144,7 @@ class AlertJudge:
         if run.outcome == "blocked" and not any(map(self._tripped, run.cycle.stages)):
             message = text("cycle_blocked", cycle=name, why=why)
             await self._alerts.begin("cycle_blocked", name, message, run=run.id)
-        else:
+        elif not _idle(run.cycle, run.counters):
             await self._alerts.end("cycle_blocked", name)
         await self._run_share(run)
 
@@ -180,6 +180,7 @@ class AlertJudge:
                 over = (
                     last is not None
                     and last.status in ("ok", "partial")
+                    and not (name == "cycle_blocked" and _idle(cycle, last.counters or {}))
                     and (alert.begun_at is None or last.started_at > alert.begun_at)
                 )
             if over:
@@ -381,3 +382,8 @@ def _chance(schedule: Schedule, due: datetime | None) -> datetime | None:
 
 def _first(moments: Iterable[datetime | None]) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _idle(cycle: Cycle, counters: Mapping[str, int]) -> bool:
+    """Whether a run of stages alone found no record: it shows nothing about what blocked it."""
+    return cycle.function is None and not counters.get("taken", 0)

@@ -193,11 +193,21 @@ class Attempt:
         """
         await self._tools.queue.flush()
 
-    async def spend(self, budget: Budget, units: int = 1) -> None:
-        """Reserve units before a metered call. Raises BudgetEmpty; the record then waits."""
-        answer = await self.run.tools.store.spend(budget, units, self.stage.name, least=units)
-        if isinstance(answer, Denied):
-            raise BudgetEmpty(budget.name, answer.until)
+    async def spend(self, budget: Budget, units: int = 1, *, wait: float = 0.0) -> None:
+        """Reserve units before a metered call. Raises BudgetEmpty; the record then waits.
+
+        ``wait``: keep the record for up to so many seconds until the budget has the units, which
+        suits budgets of short windows.
+        """
+        end = time.monotonic() + wait
+        while True:
+            answer = await self.run.tools.store.spend(budget, units, self.stage.name, least=units)
+            if not isinstance(answer, Denied):
+                break
+            left = (answer.until - self.now).total_seconds()
+            if self.lost or self.run.stopping or time.monotonic() + left > end:
+                raise BudgetEmpty(budget.name, answer.until)
+            await asyncio.sleep(max(0.002, left))
         # Refund to the window of the first grant: unused units are better than overspent ones.
         self._spent_at.setdefault(budget.name, answer.at)
 

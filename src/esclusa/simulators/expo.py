@@ -6,16 +6,18 @@ Control routes besides those of every simulator:
   ticket), ``receipt`` (the error of its receipt), ``times`` (how often, then it succeeds),
   ``silent`` (never a receipt).
 - ``POST /_state``: ``token`` (the required access token), ``receipt_after`` (seconds until a
-  receipt exists), ``rate`` (messages a second before it answers 429).
-- ``GET /_counts``: how often each ``token codigo_externo`` was accepted. ``GET /_state``: totals.
+  receipt exists), ``rate`` (messages in any second before it answers 429).
+- ``GET /_counts``: how often each ``token codigo_externo`` was accepted. ``GET /_state``: totals,
+  and ``refused``: the times of the answers 429, in seconds since the first request.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 from aiohttp import web
@@ -24,6 +26,17 @@ from esclusa.simulators.base import Simulator
 
 SEND = "/--/api/v2/push/send"
 RECEIPTS = "/--/api/v2/push/getReceipts"
+MAX_PAYLOAD = 4096
+# Messages of other types are counted apart.
+FIRST_TYPE = "new_licitacion"
+# The members of a message.
+MEMBERS = frozenset(
+    (
+        *("to", "data", "title", "subtitle", "body", "sound", "ttl", "expiration", "priority"),
+        *("interruptionLevel", "badge", "channelId", "icon", "richContent", "categoryId"),
+        *("mutableContent", "collapseId", "tag", "_contentAvailable"),
+    )
+)
 _TOKEN = re.compile(r"Expo(nent)?PushToken\[.+\]\Z|\w{8}(-\w{4}){3}-\w{12}\Z")
 
 
@@ -48,7 +61,9 @@ class ExpoSimulator(Simulator):
         self.sent: dict[str, tuple[str, float]] = {}
         self.texts: dict[str, dict[str, Any]] = {}
         self.largest = {"send": 0, "receipts": 0}
-        self._second, self._in_second = 0, 0
+        self.gzipped = 0
+        self.refused: list[float] = []
+        self._began, self._recent = 0.0, deque[tuple[float, int]]()
 
     def _device_error(self, token: str, kind: str) -> str | None:
         """The error that this device shall give, if any is left."""
@@ -71,6 +86,7 @@ class ExpoSimulator(Simulator):
     async def _send(self, request: web.Request) -> web.Response:
         if (refused := self._refused(request)) is not None:
             return refused
+        self.gzipped += request.headers.get("Content-Encoding") == "gzip"
         body = await request.json()
         messages = body if isinstance(body, list) else [body]
         self.largest["send"] = max(self.largest["send"], len(messages))
@@ -78,11 +94,9 @@ class ExpoSimulator(Simulator):
             return _error(
                 400, "PUSH_TOO_MANY_NOTIFICATIONS", "At most 100 notifications in one request."
             )
-        if not all(
-            isinstance(m, dict) and isinstance(m.get("to"), str) and _TOKEN.match(m["to"])
-            for m in messages
-        ):
-            return _error(400, "VALIDATION_ERROR", '"to" must be a push token.')
+        for message in messages:
+            if (fault := _message_fault(message)) is not None:
+                return _error(400, "VALIDATION_ERROR", fault)
         projects: dict[str, list[str]] = {}
         for message in messages:
             projects.setdefault(
@@ -102,14 +116,16 @@ class ExpoSimulator(Simulator):
         return web.json_response({"data": tickets if isinstance(body, list) else tickets[0]})
 
     def _too_fast(self, count: int) -> bool:
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._in_second = second, 0
-        if self.rate and self._in_second + count > max(
-            self.rate, count if self._in_second == 0 else 0
-        ):
+        """Whether these messages are more than the rate allows in the second before them."""
+        now = time.monotonic()
+        self._began = self._began or now
+        while self._recent and self._recent[0][0] <= now - 1.0:
+            self._recent.popleft()
+        used = sum(sent for _, sent in self._recent)
+        if self.rate and used and used + count > self.rate:
+            self.refused.append(round(now - self._began, 3))
             return True
-        self._in_second += count
+        self._recent.append((now, count))
         return False
 
     def _ticket(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -119,10 +135,17 @@ class ExpoSimulator(Simulator):
                 {"expoPushToken": token} if code == "DeviceNotRegistered" else {}
             )
             return {"status": "error", "message": f'"{token}" failed: {code}', "details": details}
+        if len(json.dumps(message, ensure_ascii=False).encode()) > MAX_PAYLOAD:
+            details = {"error": "MessageTooBig"}
+            return {"status": "error", "message": "The message is too big", "details": details}
         id = str(uuid.uuid4())
-        self.messages[f"{token} {message.get('data', {}).get('codigo_externo', '')}"] += 1
+        data = message.get("data", {})
+        key = f"{token} {data.get('codigo_externo', '')}"
+        if data.get("type", FIRST_TYPE) != FIRST_TYPE:
+            key += f" {data['type']}"
+        self.messages[key] += 1
         self.sent[id] = (token, time.monotonic())
-        self.texts[token] = {name: message.get(name) for name in ("title", "body", "data")}
+        self.texts[token] = message
         return {"status": "ok", "id": id}
 
     async def _receipts(self, request: web.Request) -> web.Response:
@@ -183,8 +206,25 @@ class ExpoSimulator(Simulator):
                 "accepted": self.messages.total(),
                 "twice": sum(count - 1 for count in self.messages.values()),
                 "largest": self.largest,
+                "gzipped": self.gzipped,
+                "refused": self.refused,
             }
         )
+
+
+def _message_fault(message: Any) -> str | None:
+    """What is wrong with a message, or None."""
+    if not isinstance(message, dict):
+        return "A message must be an object."
+    if not isinstance(message.get("to"), str) or not _TOKEN.match(message["to"]):
+        return '"to" must be a push token.'
+    if unknown := [name for name in message if name not in MEMBERS]:
+        return f'"{unknown[0]}" is not allowed.'
+    if not isinstance(message.get("data", {}), dict):
+        return '"data" must be an object.'
+    if not isinstance(message.get("ttl", 0), int) or message.get("ttl", 0) < 0:
+        return '"ttl" must be a number of seconds.'
+    return None
 
 
 def _error(

@@ -34,6 +34,18 @@ BODY = {
 }
 
 
+async def test_an_unknown_region_is_refused(trial: TendersTrial) -> None:
+    """Regions by name or code; one that no tender can have is named."""
+    await trial.device("a", regions=["O’Higgins", "Metropolitana", "8", "bío bío"])
+    body = {"installation_id": "b", "push_token": "ExponentPushToken[b]"}
+    status, answer = await trial.call(
+        "POST", "/devices", body | {"preferences": {"regions": ["Biobío", "Atlántida"]}}
+    )
+    assert status == 422
+    assert "Atlántida" in str(answer)
+    assert (await trial.call("GET", "/devices/b"))[0] == 404
+
+
 async def test_a_device_registers_and_registers_again(trial: TendersTrial, place: Any) -> None:
     """POST /devices needs two fields; posting again replaces preferences and reactivates."""
     status, answer = await trial.call("POST", "/devices", BODY)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pipelines.tenders.conftest import TendersTrial
+
+from esclusa.pipelines.tenders.messages import format_amount
 
 LADDER = [1, 2, 4, 8, 16, 32, 60]
 
 
 async def test_a_delivery_is_sent_once_and_ended_by_its_receipt(trial: TendersTrial) -> None:
-    """Points 2 and 3; the message has title, body and data.codigo_externo."""
+    """Points 2 and 3; the message has buyer, amount, closing time, and the data of the app."""
     sent = await trial.sent()
     assert (sent.status, sent.attempts, sent.sends, sent.completed_at, sent.leased_by) == (
         "sent",
@@ -28,12 +32,28 @@ async def test_a_delivery_is_sent_once_and_ended_by_its_receipt(trial: TendersTr
     )
     [code] = trial.chile.details
     message = trial.expo.texts["ExponentPushToken[d1]"]
-    assert message["data"] == {"codigo_externo": code}
-    assert message["title"]
-    assert trial.chile.details[code]["Nombre"] in message["body"]
     tender = await trial.tender(code)
     assert tender is not None
     assert tender.notificada
+    assert message["data"] == {
+        "licitacionId": tender.id,
+        "codigo": code,
+        "codigo_externo": code,
+        "type": "new_licitacion",
+        "notificationEventId": str(sent.notification_event_id),
+        "notificationDeliveryId": sent.id,
+        "installationId": "d1",
+        "pushProvider": "expo",
+    }
+    assert message["title"] == "📋 Nueva Licitación"
+    closing = datetime.fromisoformat(await trial.today()) + timedelta(days=20)
+    assert message["body"] == (
+        "Servicio de atención hospitalaria N° 0 — $1.000.000\n"
+        f"Servicio de Salud Concepción · cierra {closing:%d-%m-%Y} 15:30"
+    )
+    assert message["collapseId"] == message["tag"] == str(sent.notification_event_id)[-64:]
+    assert 19 * 86_400 < message["ttl"] < 21 * 86_400
+    assert "channelId" not in message
 
     assert (await trial.run("receipt")).named_counters["ok"] == 0  # the ticket is not old enough
     await trial.later(15 * 60 + 5)
@@ -52,6 +72,53 @@ async def test_a_delivery_is_sent_once_and_ended_by_its_receipt(trial: TendersTr
     )
     assert done.completed_at is not None
     assert set(trial.expo.messages.values()) == {1}
+
+
+async def test_large_requests_are_compressed_and_a_channel_is_set(new_trial: Any) -> None:
+    trial: TendersTrial = await new_trial(EXPO_CHANNEL_ID="licitaciones")
+    for n in range(30):
+        await trial.device(f"d{n}")
+    await trial.publish()
+    await trial.run("ingest")
+    assert (await trial.run("dispatch")).named_counters["sent"] == 30
+    assert trial.expo.gzipped == trial.expo.counts["POST /--/api/v2/push/send"]
+    assert trial.expo.texts["ExponentPushToken[d3]"]["channelId"] == "licitaciones"
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "text"),
+    [
+        (None, "CLP", ""),
+        (0, "CLP", ""),
+        (12_000_000, None, "$12.000.000"),
+        (Decimal("1234.5"), "CLF", "1.234,5 UF"),
+        (500, "UTM", "500 UTM"),
+        (1000, "USD", "US$1.000"),
+    ],
+)
+def test_amounts_are_written_as_in_chile(amount: Any, currency: str | None, text: str) -> None:
+    assert format_amount(amount if amount is None else Decimal(amount), currency) == text
+
+
+async def test_a_refused_access_token_is_one_alert(new_trial: Any) -> None:
+    """It lasts over runs that find nothing to send, and ends with a message that is accepted."""
+    trial: TendersTrial = await new_trial(EXPO_ACCESS_TOKEN="revoked")
+    trial.expo.token = "right"
+    await trial.device()
+    await trial.publish()
+    await trial.run("ingest")
+    for _ in range(2):
+        assert (await trial.run("dispatch")).outcome == "blocked"
+        assert (await trial.run("dispatch")).counters["taken"] == 0
+        status, answer = await trial.call("GET", "/api/alerts")
+        assert [(a["name"], a["subject"], a["status"]) for a in answer["items"]] == [
+            ("cycle_blocked", "tenders.dispatch", "raised")
+        ]
+        await trial.later(61)
+    trial.expo.token = None
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
+    status, answer = await trial.call("GET", "/api/alerts?status=raised")
+    assert (status, answer["items"]) == (200, [])
 
 
 async def test_documented_columns_of_deliveries(trial: TendersTrial, place: Any) -> None:
@@ -354,6 +421,72 @@ async def test_quiet_hours_wait_without_an_attempt(trial: TendersTrial) -> None:
     assert trial.expo.messages.total() == 0
     await trial.later(3 * 3600)
     assert (await trial.run("dispatch")).named_counters["sent"] == 1
+
+
+async def test_quiet_hours_that_were_removed_hold_nothing(trial: TendersTrial) -> None:
+    """Changed ones hold what is inside of them; a retry's own wait is kept."""
+    now = await trial.now()
+    start, end = now - timedelta(hours=2), now + timedelta(hours=3)
+    quiet = {"start": f"{start:%H:%M}", "end": f"{end:%H:%M}", "timezone": "UTC"}
+    token = await trial.device(quiet_hours=quiet)
+    await trial.publish()
+    await trial.run("ingest")
+    assert (await trial.run("dispatch")).counters["waited"] == 1
+    later = end + timedelta(hours=1)
+    await trial.device(quiet_hours=quiet | {"end": f"{later:%H:%M}"})
+    assert (await trial.run("dispatch")).counters["waited"] == 1
+    assert (await trial.delivery()).due_at == later.replace(second=0, microsecond=0)
+    trial.expo.devices[token] = {"ticket": "ExpoError", "times": 1}
+    await trial.device()
+    assert (await trial.run("dispatch")).named_counters["retryable"] == 1
+    await trial.device(quiet_hours=quiet)
+    await trial.device()
+    assert (await trial.run("dispatch")).counters["taken"] == 0
+    await trial.later(61)
+    assert (await trial.run("dispatch")).named_counters["sent"] == 1
+
+
+async def test_a_device_gets_no_more_messages_in_a_day_than_it_wants(trial: TendersTrial) -> None:
+    now = (await trial.now()).astimezone(ZoneInfo("America/Santiago"))
+    await trial.later((now.replace(hour=10, minute=0) - now).total_seconds() + 86_400)
+    await trial.device("some", daily_cap=3)
+    await trial.device("all")
+    await trial.publish(5)
+    await trial.run("ingest")
+    run = await trial.run("dispatch")
+    assert (run.named_counters["sent"], run.named_counters["failed"]) == (8, 2)
+    codes = {d.last_error_code for d in await trial.deliveries(status="failed")}
+    assert codes == {"daily_cap"}
+    await trial.publish(1)
+    await trial.run("ingest")
+    assert (await trial.run("dispatch")).named_counters["failed"] == 1
+    await trial.later(15 * 3600)
+    await trial.publish(1)
+    await trial.run("ingest")
+    assert (await trial.run("dispatch")).named_counters["sent"] == 2
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+async def test_a_429_stops_the_sends_of_all_workers(new_trial: Any) -> None:
+    """Until it is over, no request is made; no attempt is counted."""
+    here, there = await new_trial(), await new_trial()
+    for n in range(120):
+        await here.device(f"d{n}")
+    await here.publish()
+    await here.run("ingest")
+    here.expo.order(
+        "/--/api/v2/push/send", status=429, headers={"Retry-After": "30"}, body={"errors": []}
+    )
+    run = await here.runtime.engine.run_cycle("tenders.dispatch", limit=50)
+    assert run.counters["waited"] == 50
+    sends = here.expo.counts["POST /--/api/v2/push/send"]
+    await here.run("dispatch")
+    await there.run("dispatch")
+    assert here.expo.counts["POST /--/api/v2/push/send"] == sends == 1
+    for trial in here, there:
+        await trial.later(31)
+    assert (await there.run("dispatch")).named_counters["sent"] == 120
+    assert {d.attempts for d in await here.deliveries()} == {1}
 
 
 async def test_several_projects_are_split_and_sent_again(trial: TendersTrial) -> None:

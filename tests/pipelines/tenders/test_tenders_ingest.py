@@ -416,6 +416,22 @@ async def test_a_tender_that_is_closed_already_is_not_announced(trial: TendersTr
     assert (run.counters["new"], run.counters["deliveries"]) == (5, sum(closings.values()))
 
 
+async def test_amounts_in_other_currencies_are_compared_in_pesos(new_trial: NewTrial) -> None:
+    """500 UTM are 34.8 million; an amount without a rate passes, and the run says so."""
+    trial: TendersTrial = await new_trial(TENDERS_RATES="UTM=69542")
+    await trial.device("large", amount_min=30_000_000)
+    await trial.device("small", amount_max=1_000_000)
+    [by_utm] = await trial.publish(1, MontoEstimado=500.0, Moneda="UTM")
+    run = await trial.run("ingest")
+    assert (run.counters["deliveries"], run.message) == (1, None)
+    assert (await trial.delivery("large")).licitacion_id
+    assert by_utm
+    await trial.publish(2, MontoEstimado=500.0, Moneda="CLF")
+    run = await trial.run("ingest")
+    assert (run.counters["deliveries"], run.counters["unpriced"]) == (4, 2)
+    assert run.message == ("2 tenders passed every amount range: TENDERS_RATES has no rate of CLF")
+
+
 @pytest.mark.parametrize("cause", ["ticket", "lists", "details"])
 async def test_a_source_that_stands_still_is_an_alert(trial: TendersTrial, cause: str) -> None:
     """A revoked ticket, a dead API, an API that has lists alone; the alert ends with the cause."""

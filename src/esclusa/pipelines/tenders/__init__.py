@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,13 +12,20 @@ from typing import Any
 from esclusa import App, cron
 from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
+from esclusa.pipelines.tenders.rates import Rates
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.sources import open_sources
 from esclusa.pipelines.tenders.sources.source import TenderSource
 
+# Deliveries that are claimed and settled together: one request at Expo's usual pace.
+BATCH = 50
+
 app = App(
-    "tenders", settings=TendersSettings, records=list(RECORDS), budgets=[lambda s: s.api_budget]
+    "tenders",
+    settings=TendersSettings,
+    records=list(RECORDS),
+    budgets=[lambda s: s.api_budget, lambda s: s.expo_budget],
 )
 app.cycle(
     every=lambda s: s.worker_interval_minutes * 60, singleton=True, counters=ingestion.COUNTERS
@@ -30,7 +38,7 @@ app.stage(
     retry=lambda s: s.send_retry,
     every=lambda s: s.dispatch_interval_minutes * 60,
     concurrency=lambda s: s.expo_concurrency,
-    batch=expo.MAX_MESSAGES,
+    batch=BATCH,
     counters=delivery.DISPATCH_COUNTERS,
 )(delivery.dispatch)
 app.stage(
@@ -59,12 +67,15 @@ app.cycle(
 class TenderServices:
     """The sources of tenders, and Expo; handlers get them as ``at.context``.
 
-    ``unknown``: listed codes without a detail, and when it is requested again.
+    ``unknown``: listed codes without a detail, and when it is requested again. ``sending``: how
+    many messages of each device are under way.
     """
 
     sources: list[TenderSource]
     expo: expo.ExpoClient
+    rates: Rates
     unknown: dict[str, datetime] = field(default_factory=dict)
+    sending: Counter[str] = field(default_factory=Counter)
 
 
 @app.lifespan
@@ -75,7 +86,7 @@ async def open_services(settings: TendersSettings) -> AsyncIterator[TenderServic
         open_sources(settings) as sources,
         session(total=settings.expo_timeout_seconds, connections=settings.expo_concurrency) as http,
     ):
-        yield TenderServices(sources, expo.ExpoClient(http, settings))
+        yield TenderServices(sources, expo.ExpoClient(http, settings), settings.rates)
 
 
 @app.routes

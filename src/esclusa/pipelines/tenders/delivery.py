@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from esclusa import Attempt, Exists, Failure, Move, Outcome, Retry, To, Wait, above, one_of
+from esclusa import (
+    Attempt,
+    BudgetEmpty,
+    Exists,
+    Failure,
+    Move,
+    Outcome,
+    Retry,
+    To,
+    Wait,
+    above,
+    at_least,
+    not_null,
+    one_of,
+)
 from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
+from esclusa.pipelines.tenders.messages import build_message
 from esclusa.pipelines.tenders.records import (
+    NEW_TENDER,
     Delivery,
     DeviceInstallation,
     Licitacion,
+    NotificationEvent,
     NotificationPreferences,
+    event_type,
 )
-from esclusa.pipelines.tenders.settings import TendersSettings
-from esclusa.pipelines.tenders.targeting import matches, quiet_until
+from esclusa.pipelines.tenders.settings import CHILE, TendersSettings
+from esclusa.pipelines.tenders.targeting import matches, quiet_until, wants_event
+
+# Seconds that a batch waits for its turn in the project's pace before it is given back.
+PACE_WAIT = 5.0
 
 DISPATCH_COUNTERS = {
     "sent": "sent",
@@ -34,40 +58,83 @@ RECEIPT_COUNTERS = {
 
 @dataclass(frozen=True, slots=True)
 class DispatchData:
-    """The devices, preferences and tenders of a batch."""
+    """The devices, preferences, tenders and types of events of a batch."""
 
     devices: dict[str, DeviceInstallation | None]
     preferences: dict[str, NotificationPreferences | None]
     tenders: dict[str, Licitacion]
+    events: dict[str, str]
+    # The messages that devices with a daily cap were sent today.
+    sent_today: Counter[str]
+
+    def event(self, delivery: Delivery) -> str:
+        """The type of its event."""
+        return event_type(self.events.get(delivery.notification_event_id, NEW_TENDER))
 
 
 async def dispatch(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     """Check each delivery again, send those that may go, and settle the batch together."""
     data = await _load_data(batch, at)
+    sending: Counter[str] = at.context.sending
     outcomes: dict[str, Outcome] = {}
     ready: list[tuple[Delivery, DeviceInstallation]] = []
-    for delivery in batch:
-        device = data.devices[delivery.installation_id]
-        refusal = _check(delivery, device, data, at.now)
-        if refusal is None and device is not None:
-            ready.append((delivery, device))
-        elif refusal is not None:
-            outcomes[delivery.id] = refusal
-    if ready:
-        await at.caught_up()
-        results = await at.context.expo.send(
-            [_message(device.push_token, data.tenders[d.licitacion_id]) for d, device in ready]
-        )
-        announced: set[str] = set()
-        for (delivery, device), result in zip(ready, results, strict=True):
+    try:
+        for delivery in batch:
+            device = data.devices[delivery.installation_id]
+            refusal = _check(delivery, device, data, at)
+            if refusal is None and device is not None:
+                ready.append((delivery, device))
+                sending[delivery.installation_id] += 1
+            elif refusal is not None:
+                outcomes[delivery.id] = refusal
+        if ready:
+            await at.caught_up()
+        outcomes |= await _send(ready, data, at)
+    finally:
+        for delivery, _ in ready:
+            sending[delivery.installation_id] -= 1
+            if not sending[delivery.installation_id]:
+                del sending[delivery.installation_id]
+    return [outcomes[delivery.id] for delivery in batch]
+
+
+async def _send(
+    ready: list[tuple[Delivery, DeviceInstallation]], data: DispatchData, at: Attempt
+) -> dict[str, Outcome]:
+    """Send in requests of the size that the pace has, and return the outcome of each delivery.
+
+    Once Expo limits the project, nothing more is sent until it is over.
+    """
+    settings: TendersSettings = at.settings
+    outcomes: dict[str, Outcome] = {}
+    announced: set[str] = set()
+    for start in range(0, len(ready), settings.expo_request):
+        part = ready[start : start + settings.expo_request]
+        messages = [
+            build_message(d, data.event(d), device, data.tenders[d.licitacion_id], settings, at.now)
+            for d, device in part
+        ]
+        try:
+            async with at.context.expo.turn:
+                await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT)
+        except BudgetEmpty as denied:
+            outcomes |= {d.id: Wait(denied.until, str(denied)) for d, _ in ready[start:]}
+            break
+        results = await at.context.expo.send(messages)
+        for (delivery, device), result in zip(part, results, strict=True):
             tender = data.tenders[delivery.licitacion_id]
             outcomes[delivery.id] = _sent(delivery, device, tender, result, announced, at)
-    return [outcomes[delivery.id] for delivery in batch]
+        limited = next((r for r in results if getattr(r, "kind", "") == "limited"), None)
+        if isinstance(limited, PushRefused):
+            until = at.now + timedelta(seconds=_retry_delay(limited, 1, settings))
+            await at.run.observe(settings.expo_budget, "second", until=until)
+    return outcomes
 
 
 async def _load_data(batch: list[Delivery], at: Attempt) -> DispatchData:
     names = list(dict.fromkeys(d.installation_id for d in batch))
     ids = [DeviceInstallation.kind.id_of(name) for name in names]
+    event_ids = list(dict.fromkeys(d.notification_event_id for d in batch))
     tender_ids = list(dict.fromkeys(d.licitacion_id for d in batch))
     tenders = {t.id: t for t in await at.records.get_many(Licitacion, tender_ids) if t is not None}
     if archived := [id for id in tender_ids if id not in tenders]:
@@ -75,15 +142,31 @@ async def _load_data(batch: list[Delivery], at: Attempt) -> DispatchData:
             Licitacion, {"id": one_of(*archived)}, limit=len(archived), archived=True
         )
         tenders |= {t.id: t for t in page.items}
-    return DispatchData(
-        dict(zip(names, await at.records.get_many(DeviceInstallation, ids), strict=True)),
-        dict(zip(names, await at.records.get_many(NotificationPreferences, ids), strict=True)),
-        tenders,
+    devices = dict(zip(names, await at.records.get_many(DeviceInstallation, ids), strict=True))
+    preferences = dict(
+        zip(names, await at.records.get_many(NotificationPreferences, ids), strict=True)
     )
+    events = {e.id: e.type for e in await at.records.get_many(NotificationEvent, event_ids) if e}
+    capped = [name for name, given in preferences.items() if given and given.daily_cap]
+    sent_today = await _count_sent(capped, at) if capped else Counter[str]()
+    return DispatchData(devices, preferences, tenders, events, sent_today)
+
+
+async def _count_sent(names: list[str], at: Attempt) -> Counter[str]:
+    """Count the messages of these devices since midnight in Chile, those under way included.
+
+    Processes do not see what others have under way, so that a cap may be passed by that much.
+    """
+    await at.caught_up()
+    day = at.now.astimezone(ZoneInfo(CHILE)).replace(hour=0, minute=0, second=0, microsecond=0)
+    where = {"installation_id": one_of(*names), "sent_at": at_least(day)}
+    sent = Counter([d.installation_id async for d in at.records.each(Delivery, where, size=1000)])
+    sending: Counter[str] = at.context.sending
+    return sent + sending
 
 
 def _check(
-    delivery: Delivery, device: DeviceInstallation | None, data: DispatchData, now: datetime
+    delivery: Delivery, device: DeviceInstallation | None, data: DispatchData, at: Attempt
 ) -> Outcome | None:
     """Return the outcome of a delivery that is not sent now; None if it is sent."""
     if device is None or not device.active:
@@ -92,39 +175,52 @@ def _check(
     tender = data.tenders.get(delivery.licitacion_id)
     if tender is None:
         return Retry("its tender does not exist", type="tender_missing", permanent=True)
-    preferences = data.preferences[delivery.installation_id]
-    if not matches(preferences, tender):
+    preferences, event = data.preferences[delivery.installation_id], data.event(delivery)
+    if not wants_event(preferences, event) or not matches(preferences, tender, at.context.rates):
         return To(
             "failed",
             fault=Failure(
                 "the device's preferences no longer match the tender", type="preferences_changed"
             ),
         )
+    cap = preferences.daily_cap if preferences else None
+    if cap is not None and data.sent_today[delivery.installation_id] >= cap:
+        why = f"the device wants at most {cap} messages a day"
+        return To("failed", fault=Failure(why, type="daily_cap"))
     try:
-        until = quiet_until(preferences.quiet_hours if preferences else None, now)
+        until = quiet_until(preferences.quiet_hours if preferences else None, at.now)
     except (LookupError, TypeError, ValueError, OSError) as error:
         # Another program wrote the row; the rest of the batch must not fail because of it.
         return Retry(
             f"its quiet hours cannot be read: {type(error).__name__} {error}",
             type="bad_preferences",
         )
-    return None if until is None else Wait(until, "quiet hours")
+    if until is not None:
+        return Wait(until, "quiet hours")
+    data.sent_today[delivery.installation_id] += 1
+    return None
 
 
-def _message(token: str, tender: Licitacion) -> dict[str, Any]:
-    """Return the message. Its body is shortened, because Apple and Google accept 4 kB in all."""
-    body = " — ".join(part for part in (tender.nombre, tender.organismo) if part)
-    return {
-        "to": token,
-        "title": "Nueva licitación",
-        "body": _shorten(body or tender.codigo_externo),
-        "data": {"codigo_externo": tender.codigo_externo},
-        "sound": "default",
-    }
+async def wake_quiet(
+    records: Any, installation_id: str, before: NotificationPreferences | None, who: str
+) -> int:
+    """Make the deliveries due that the former quiet hours of a device hold; return how many.
 
-
-def _shorten(text: str, length: int = 240) -> str:
-    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
+    A delivery whose new quiet hours hold it too waits again.
+    """
+    if before is None or not before.quiet_hours:
+        return 0
+    woken = 0
+    for state in ("pending", "retryable"):
+        where = {"installation_id": installation_id, "status": state, "due_at": not_null}
+        async for delivery in records.each(Delivery, where):
+            due = delivery.due_at
+            with suppress(LookupError, TypeError, ValueError, OSError):
+                if due == quiet_until(before.quiet_hours, due - timedelta(minutes=1)):
+                    woken += await records.edit(
+                        Delivery, delivery.id, among=[state], who=who, reason="quiet hours changed"
+                    )
+    return woken
 
 
 def _sent(
@@ -167,15 +263,14 @@ def _sent(
         case PushRefused(kind="final"):
             return Retry(result.failure, permanent=True)
         case PushRefused(kind="throttled"):
-            return Wait(
-                _retry_delay(result, delivery.attempts, settings),
-                f"{result.code}: {result.message}",
-            )
+            return Wait(_retry_delay(result, delivery.attempts, settings), result.text)
+        case PushRefused(kind="limited"):
+            return Wait(_retry_delay(result, 1, settings), result.text)
         case PushRefused(kind="stop"):
             at.run.halt(
                 "blocked", f"Expo refuses every message: {result.message}; check EXPO_ACCESS_TOKEN"
             )
-            return Wait(settings.minute_seconds, f"{result.code}: {result.message}")
+            return Wait(settings.minute_seconds, result.text)
         case PushRefused():
             return Retry(result.failure)
 
@@ -233,7 +328,7 @@ def _without_receipt(delivery: Delivery, refused: PushRefused | None, at: Attemp
     if refused is None:
         return Wait(settings.ticket_age, "no receipt yet", attempts=delivery.sends)
     after = refused.after if refused.after is not None else settings.minute_seconds
-    return Wait(after, f"{refused.code}: {refused.message}", attempts=delivery.sends)
+    return Wait(after, refused.text, attempts=delivery.sends)
 
 
 def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcome:

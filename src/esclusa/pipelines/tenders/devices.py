@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
+from esclusa.pipelines.tenders.regions import find_region
 
 _TOKEN = re.compile(
     r"(?:ExponentPushToken|ExpoPushToken)\[[^\[\]\s\x00-\x1f\x7f]{1,200}\]\Z"
@@ -82,12 +83,25 @@ class PreferencesBody(StrictBody):
     regions: Names = []
     categories: Names = []
     buyers: Names = []
+    types: Names = []
     amount_min: Amount | None = None
     amount_max: Amount | None = None
     keywords: Names = []
     quiet_hours: QuietHours | None = None
+    events: Annotated[list[Literal["closing_soon", "changed", "awarded"]], Field(max_length=3)] = []
+    daily_cap: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
-    @field_validator("regions", "categories", "buyers", "keywords", mode="before")
+    @field_validator("regions")
+    @classmethod
+    def _check_regions(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if find_region(name) is None:
+                raise ValueError(f"{name!r:.60} is no region of Chile; give a name or a code, 1-16")
+        return names
+
+    @field_validator(
+        "regions", "categories", "buyers", "types", "keywords", "events", mode="before"
+    )
     @classmethod
     def _default_list(cls, value: Any) -> Any:
         return [] if value is None else value

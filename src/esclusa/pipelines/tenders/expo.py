@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +25,10 @@ MAX_RECEIPTS = 1000
 # Seconds; a longer Retry-After is cut to this.
 MAX_RETRY_AFTER = 86_400.0
 
-RefusalKind = Literal["unregistered", "throttled", "transient", "final", "stop"]
+# Bodies are compressed from this size on, as Expo's own client does.
+GZIP_BYTES = 1024
+
+RefusalKind = Literal["unregistered", "throttled", "limited", "transient", "final", "stop"]
 
 # What each error code means. Any other code is transient: it is retried and counts an attempt.
 REFUSAL_KINDS: dict[str, RefusalKind] = {
@@ -35,7 +41,7 @@ REFUSAL_KINDS: dict[str, RefusalKind] = {
     "PUSH_TOO_MANY_NOTIFICATIONS": "final",
     "PUSH_TOO_MANY_RECEIPTS": "final",
     "MessageRateExceeded": "throttled",
-    "TOO_MANY_REQUESTS": "throttled",
+    "TOO_MANY_REQUESTS": "limited",
     "UNAUTHORIZED": "stop",
 }
 
@@ -51,9 +57,10 @@ class PushAccepted:
 class PushRefused:
     """Expo refused the message, or its answer says nothing about it.
 
-    ``unregistered``: the device no longer exists. ``throttled``: too many messages. ``transient``:
-    a retry may succeed. ``final``: a retry cannot succeed. ``stop``: no message will be accepted
-    until the settings are corrected.
+    ``unregistered``: the device no longer exists. ``throttled``: too many messages for the device.
+    ``limited``: too many messages of the project, so that none is accepted for a while.
+    ``transient``: a retry may succeed. ``final``: a retry cannot succeed. ``stop``: no message will
+    be accepted until the settings are corrected.
     """
 
     code: str
@@ -61,6 +68,10 @@ class PushRefused:
     kind: RefusalKind
     after: float | None = None
     details: Mapping[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.code}: {self.message}"
 
     @property
     def failure(self) -> Failure:
@@ -71,12 +82,16 @@ PushResult = PushAccepted | PushRefused
 
 
 class ExpoClient:
-    """The client. Failures are returned as PushRefused; only cancellation is raised."""
+    """The client. Failures are returned as PushRefused; only cancellation is raised.
+
+    ``turn``: held by the one of this process that reserves messages of the project's pace.
+    """
 
     def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
+        self.turn = asyncio.Lock()
         self._http = http
         self._origin = settings.expo_url
-        self._headers = {"Accept": "application/json"}
+        self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if settings.expo_token:
             self._headers["Authorization"] = f"Bearer {settings.expo_token.get_secret_value()}"
 
@@ -145,10 +160,12 @@ class ExpoClient:
         """Return ``data`` of the answer, or a PushRefused."""
         import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        headers = self._headers
+        if len(text) >= GZIP_BYTES:
+            text, headers = gzip.compress(text, 6), {**headers, "Content-Encoding": "gzip"}
         try:
-            async with self._http.post(
-                self._origin + path, json=body, headers=self._headers
-            ) as response:
+            async with self._http.post(self._origin + path, data=text, headers=headers) as response:
                 status, answer = response.status, parse_json(await read_text(response))
                 after = retry_after(response.headers, time.time())
         except TimeoutError:
@@ -177,7 +194,7 @@ def _parse_refusal(status: int, errors: Any, after: float | None) -> PushRefused
     # PUSH_TOO_MANY_EXPERIENCE_IDS for the tokens of one project is a mistake of Expo: retry it.
     if code not in REFUSAL_KINDS and code != "PUSH_TOO_MANY_EXPERIENCE_IDS":
         if status == 429:
-            kind = "throttled"
+            kind = "limited"
         elif status in (401, 403):
             kind = "stop"
         elif status in (400, 413, 422) or (has_code and 400 <= status < 500):

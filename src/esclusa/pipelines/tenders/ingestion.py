@@ -9,6 +9,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from esclusa import BudgetEmpty, EsclusaError, FanOut, Record, RecordWithChildren, RunContext
+from esclusa.pipelines.tenders.following import LoadDevices, follow
+from esclusa.pipelines.tenders.rates import NO_RATES, Rates, currency_name, in_pesos
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
     Delivery,
@@ -40,8 +42,8 @@ UNKNOWN_WAIT = timedelta(minutes=30)
 # The faults of a source that a message names.
 MAX_FAULTS = 3
 
-# The alert that a source shows nothing that can be read.
-SOURCE_UNREADABLE = "source_unreadable"
+# The alerts that a source shows nothing that can be read, and that nothing new is found.
+SOURCE_UNREADABLE, NO_NEW_TENDERS = "source_unreadable", "no_new_tenders"
 
 # `left`: codes without a detail; the next run requests it again.
 COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left")}
@@ -67,13 +69,26 @@ async def ingest(run: RunContext) -> None:
         run.count("known", len(codes) - len(new))
         if late is not None:
             listings = [old | today for old, today in zip(late, listings, strict=True)]
-        left = await _read_and_write(run, new, list(zip(sources, listings, strict=True)))
+        index: list[DeviceIndex] = []
+
+        async def devices() -> DeviceIndex:
+            """Load the devices once in a run, if they are needed."""
+            if not index:
+                index.append(await load_devices(run.records, run.context.rates))
+            return index[0]
+
+        pairs = list(zip(sources, listings, strict=True))
+        left = await _read_and_write(run, new, pairs, devices)
+        for source, rows in pairs:
+            if source.required and not run.stopping:
+                await follow(run, source, rows, devices)
         if late is not None and left.isdisjoint(chain(*late)):
             run.count(CAUGHT_UP)
     except SourceFailed as error:
         run.end("error", f"today's tenders could not be read: {error}")
     except (SourceBlocked, BudgetEmpty) as error:
         run.halt("blocked", str(error))
+    await judge_silence(run)
 
 
 async def _list_today(run: RunContext, source: TenderSource, today: date) -> Rows:
@@ -142,11 +157,14 @@ async def _drop_known(run: RunContext, codes: Iterable[str]) -> list[str]:
 
 
 async def _read_and_write(
-    run: RunContext, codes: list[str], listings: list[tuple[TenderSource, Rows]]
+    run: RunContext,
+    codes: list[str],
+    listings: list[tuple[TenderSource, Rows]],
+    devices: LoadDevices,
 ) -> set[str]:
     """Read each tender's detail and write the tender; return the codes left for the next run."""
-    devices: DeviceIndex | None = None
     outages, left, last = 0, set(codes), ""
+    unpriced: set[str] = set()
     for code in codes:
         if run.stopping:
             break
@@ -163,9 +181,18 @@ async def _read_and_write(
             outages = outages + 1 if isinstance(error, SourceFailed) and error.outage else 0
             continue
         outages = 0
-        devices = devices or await load_devices(run.records)
-        await write_tender(run, tender, devices)
+        await write_tender(run, tender, await devices())
         left.discard(code)
+        amount, currency = tender.monto_estimado, tender.moneda
+        if amount is not None and in_pesos(amount, currency, run.context.rates) is None:
+            run.count("unpriced")
+            unpriced.add(currency_name(currency))
+    if unpriced:
+        _warn(
+            run,
+            f"{run.counters['unpriced']} tenders passed every amount range: TENDERS_RATES has no "
+            f"rate of {', '.join(sorted(unpriced))}",
+        )
     if last:
         message = f"{run.counters['left']} tenders are left for the next run; the last: {last}"
         if outages > MAX_OUTAGES:  # it answers lists and no details
@@ -202,7 +229,39 @@ async def _read_tender(
     )
 
 
-async def load_devices(records: Any) -> DeviceIndex:
+async def judge_silence(run: RunContext) -> None:
+    """Begin an alert if no run has found a new tender for TENDERS_SILENCE_HOURS working hours."""
+    hours = run.settings.silence_hours
+    if run.counters["new"] or not hours:
+        await run.end_alert(NO_NEW_TENDERS)
+        return
+    since = working_hours_before(run.now, hours)
+    first = await anext(run.earlier(), None)
+    if first is None or first.started_at > since or not is_working_day(run.now):
+        return
+    async for earlier in run.earlier(since=since):
+        if earlier.counters.get("new"):
+            await run.end_alert(NO_NEW_TENDERS)
+            return
+    await run.alert(NO_NEW_TENDERS, f"no new tender was found for {hours:g} working hours")
+
+
+def is_working_day(moment: datetime) -> bool:
+    """Whether it is Monday to Friday in Chile."""
+    return moment.astimezone(ZoneInfo(CHILE)).weekday() < 5
+
+
+def working_hours_before(moment: datetime, hours: float) -> datetime:
+    """Return since when so many hours from 8 to 20 h of working days have passed."""
+    step = timedelta(minutes=15)
+    while hours > 0:
+        moment -= step
+        if is_working_day(moment) and 8 <= moment.astimezone(ZoneInfo(CHILE)).hour < 20:
+            hours -= step / timedelta(hours=1)
+    return moment
+
+
+async def load_devices(records: Any, rates: Rates = NO_RATES) -> DeviceIndex:
     """Return the index of all active devices with their preferences."""
     preferences = {
         row.installation_id: row async for row in records.each(NotificationPreferences, size=5000)
@@ -211,7 +270,7 @@ async def load_devices(records: Any) -> DeviceIndex:
         row.installation_id
         async for row in records.each(DeviceInstallation, {"active": True}, size=5000)
     ]
-    return DeviceIndex((id, preferences.get(id)) for id in active)
+    return DeviceIndex(((id, preferences.get(id)) for id in active), rates)
 
 
 async def write_tender(run: RunContext, tender: Licitacion, devices: DeviceIndex) -> None:

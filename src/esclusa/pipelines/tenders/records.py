@@ -8,8 +8,16 @@ from typing import Any, Literal
 
 from esclusa import Lifecycle, Record, track
 
-NEW_TENDER = "nueva_licitacion"
-PUBLISHED = 5
+# The types of events. All but the first are off by default.
+NEW_TENDER, CLOSING_SOON, CHANGED, AWARDED = (
+    "new_licitacion",
+    "closing_soon",
+    "changed",
+    "awarded",
+)
+EXTRA_EVENTS = (CLOSING_SOON, CHANGED, AWARDED)
+# Codes of states.
+PUBLISHED, CLOSED, IS_AWARDED = 5, 6, 8
 OPEN = ("pending", "retryable", "sent")
 
 
@@ -24,7 +32,11 @@ class RegistryEntry(Record, table="licitacion_registry", key="codigo_externo", h
 
 
 class Licitacion(
-    Record, table="licitaciones", key="codigo_externo", archive=True, index=[("fecha_publicacion",)]
+    Record,
+    table="licitaciones",
+    key="codigo_externo",
+    archive=True,
+    index=[("fecha_publicacion",), ("codigo_estado", "fecha_cierre")],
 ):
     """A tender, merged from all sources."""
 
@@ -36,6 +48,8 @@ class Licitacion(
     tipo: str | None = None
     moneda: str | None = None
     monto_estimado: Decimal | None = None
+    # The amount in words, where it is no number.
+    monto_label: str | None = None
     codigo_organismo: str | None = None
     organismo: str | None = None
     unidad: str | None = None
@@ -70,6 +84,11 @@ class NotificationEvent(
     lifecycle = Lifecycle("created")
 
 
+def event_type(stored: str) -> str:
+    """Return the type of an event: ``changed`` of ``changed:…``, of which there may be several."""
+    return stored.partition(":")[0]
+
+
 class DeviceInstallation(Record, table="device_installations", key="installation_id"):
     """An installation of the app on a device."""
 
@@ -96,10 +115,21 @@ class NotificationPreferences(
     regions: list[str] = []
     categories: list[str] = []
     buyers: list[str] = []
+    types: list[str] = []
     keywords: list[str] = []
     amount_min: Decimal | None = None
     amount_max: Decimal | None = None
     quiet_hours: dict[str, str] | None = None
+    # The events beside new tenders that the device wants.
+    events: list[str] = []
+    # The most messages in a day of the device's time zone; None: no limit.
+    daily_cap: int | None = None
+    # The single values of the team's own app; they count beside the lists.
+    rubro: str | None = None
+    tipo: str | None = None
+    region: str | None = None
+    monto_min: Decimal | None = None
+    monto_max: Decimal | None = None
 
     lifecycle = Lifecycle("kept")
 

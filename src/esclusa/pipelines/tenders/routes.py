@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 
 from esclusa import Inserted, NotFound, Runtime
+from esclusa.pipelines.tenders.delivery import wake_quiet
 from esclusa.pipelines.tenders.devices import DeviceBody, PreferencesBody
 from esclusa.pipelines.tenders.records import (
     Delivery,
@@ -63,10 +64,15 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
     async def register(body: DeviceBody, who: Who) -> Any:
         """Posting again replaces the preferences and makes the device active."""
         preferences, device = body.records(await runtime.engine.clock.sync())
+        before = await runtime.records.get(
+            NotificationPreferences, NotificationPreferences.kind.id_of(body.installation_id)
+        )
         put = (await runtime.records.put([preferences, device], who=who))[1]
         await runtime.operations(who).note(
             "register", table, 1, {"installation_id": body.installation_id}
         )
+        if before is not None and before.quiet_hours != preferences.quiet_hours:
+            await wake_quiet(runtime.records, body.installation_id, before, who)
         # The device may have been deleted meanwhile.
         stored = await runtime.records.get(DeviceInstallation, put.id) or device.but(id=put.id)
         return record_json(stored) | {

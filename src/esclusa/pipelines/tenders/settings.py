@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
 
 from esclusa import Backoff, Budget, EsclusaError, Window, cron, option
+from esclusa.pipelines.tenders.rates import Rates, parse_rates
 
 CHILE = "America/Santiago"
 
@@ -63,6 +64,41 @@ class TendersSettings(BaseModel):
         help="Timeout of a call to the API, in seconds.",
     )
 
+    rates_text: str = option(
+        "TENDERS_RATES",
+        "",
+        help="Pesos for one unit of each currency, to compare amounts: UTM=69542, UF=39485.65, "
+        "USD=952, EUR=1030. An amount in another currency passes every range.",
+    )
+
+    refresh_minutes: float = option(
+        "TENDERS_REFRESH_MINUTES",
+        60.0,
+        gt=0,
+        help="How often known tenders are compared with the API's list of open tenders.",
+    )
+    refresh_calls: int = option(
+        "TENDERS_REFRESH_CALLS",
+        100,
+        ge=0,
+        help="The most known tenders that are read again each time.",
+    )
+    closing_soon_hours: float = option(
+        "TENDERS_CLOSING_SOON_HOURS",
+        48.0,
+        gt=0,
+        le=24 * 60,
+        help="How long before its closing a tender is announced to devices that want closing_soon.",
+    )
+    silence_hours: float = option(
+        "TENDERS_SILENCE_HOURS",
+        6.0,
+        ge=0,
+        le=1000,
+        help="Hours without a new tender, Monday to Friday from 8 to 20 h in Chile, after which an "
+        "alert begins. 0: none does.",
+    )
+
     expo_url: str = option(
         "EXPO_API_URL",
         "https://exp.host",
@@ -79,6 +115,17 @@ class TendersSettings(BaseModel):
     )
     expo_concurrency: int = option(
         "EXPO_CONCURRENCY", 6, ge=1, le=64, help="Concurrent calls to Expo, per process."
+    )
+
+    expo_rate: int = option(
+        "EXPO_RATE_PER_SECOND",
+        600,
+        ge=1,
+        le=100_000,
+        help="Messages per second that Expo accepts of the project, of all processes together.",
+    )
+    expo_channel: str | None = option(
+        "EXPO_CHANNEL_ID", None, help="The Android channel of messages. Default: the app's own."
     )
 
     worker_interval_minutes: float = option(
@@ -163,11 +210,18 @@ class TendersSettings(BaseModel):
         "archive_endpoint",
         "ticket",
         "expo_token",
+        "expo_channel",
         mode="before",
     )
     @classmethod
     def _blank(cls, value: object) -> object:
         return (value.strip() or None) if isinstance(value, str) else value
+
+    @field_validator("rates_text")
+    @classmethod
+    def _rates(cls, text: str) -> str:
+        parse_rates(text)
+        return text
 
     @field_validator("cleanup_cron", "archive_export_cron", "timezone")
     @classmethod
@@ -180,9 +234,25 @@ class TendersSettings(BaseModel):
         return text
 
     @property
+    def rates(self) -> Rates:
+        """Pesos for one unit of each currency."""
+        return parse_rates(self.rates_text)
+
+    @property
     def api_budget(self) -> Budget:
         """The calls that the ticket allows per day in Chile's time zone."""
         return Budget("chilecompra", Window("day", self.daily_calls, CHILE))
+
+    @property
+    def expo_request(self) -> int:
+        """The messages of a request: a twelfth of a second's, and at most 50."""
+        return max(1, min(50, self.expo_rate // 12))
+
+    @property
+    def expo_budget(self) -> Budget:
+        """The pace of messages. It leaves room for one request, which may be late on its way."""
+        limit = max(1, self.expo_rate - self.expo_request)
+        return Budget("expo", Window("second", limit))
 
     @property
     def send_retry(self) -> Backoff:

@@ -5,30 +5,31 @@ One tender is matched against all devices by a few set operations, not by a loop
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import compress
 from operator import or_
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from esclusa.pipelines.tenders.records import PUBLISHED, Licitacion, NotificationPreferences
+from esclusa.pipelines.tenders.rates import NO_RATES, Rates, in_pesos
+from esclusa.pipelines.tenders.records import (
+    NEW_TENDER,
+    PUBLISHED,
+    Licitacion,
+    NotificationPreferences,
+)
+from esclusa.pipelines.tenders.regions import region_key
 from esclusa.pipelines.tenders.settings import CHILE
+from esclusa.pipelines.tenders.words import begins_word, normalize
 
 V = TypeVar("V", str, Decimal)
-
-
-@lru_cache(maxsize=1 << 14)
-def normalize(text: str) -> str:
-    """Return the text trimmed, without case or accents, with single spaces, for comparison."""
-    split = unicodedata.normalize("NFKD", text.casefold())
-    return " ".join("".join(c for c in split if not unicodedata.combining(c)).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +38,38 @@ class TenderTraits:
 
     region: str
     buyer: str
+    type: str
     # The codes of its items and all their prefixes: a preference for a prefix matches.
     categories: frozenset[str]
     text: str
+    # In pesos; None if it is unknown.
     amount: Decimal | None
 
     @classmethod
-    def of(cls, tender: Licitacion) -> TenderTraits:
+    def of(cls, tender: Licitacion, rates: Rates = NO_RATES) -> TenderTraits:
         codes = {normalize(code) for code in tender.categorias}
+        texts = [tender.nombre, tender.descripcion or "", *_item_names(tender.items)]
         return cls(
-            region=normalize(tender.region or ""),
+            region=region_key(tender.region or ""),
             buyer=normalize(tender.codigo_organismo or ""),
+            type=normalize(tender.tipo or _type_in(tender.codigo_externo)),
             categories=frozenset(code[:n] for code in codes for n in range(1, len(code) + 1)),
-            text=f"{normalize(tender.nombre)}\n{normalize(tender.descripcion or '')}",
-            amount=tender.monto_estimado,
+            text="\n".join(map(normalize, texts)),
+            amount=in_pesos(tender.monto_estimado, tender.moneda, rates),
         )
+
+
+def _item_names(items: Any) -> Iterator[str]:
+    for item in items or ():
+        if isinstance(item, dict):
+            for name in ("NombreProducto", "Categoria", "Descripcion"):
+                if isinstance(item.get(name), str):
+                    yield item[name]
+
+
+def _type_in(code: str) -> str:
+    """Return the type in a code: LP in 1057417-445-LP25."""
+    return code.rpartition("-")[2][:-2]
 
 
 def is_announced(tender: Licitacion, now: datetime) -> bool:
@@ -68,38 +86,81 @@ def is_closed(tender: Licitacion, now: datetime) -> bool:
     return local.time() != time(12) or local.date() < today.date()
 
 
-def matches(preferences: NotificationPreferences | None, tender: Licitacion) -> bool:
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """The preferences of a device as they are compared. An empty list is no limit.
+
+    The single values that other programs write count beside the lists.
+    """
+
+    regions: list[str]
+    buyers: list[str]
+    types: list[str]
+    categories: list[str]
+    keywords: list[str]
+    amount_min: Decimal | None
+    amount_max: Decimal | None
+
+    @classmethod
+    def of(cls, given: NotificationPreferences) -> Wants:
+        low = [x for x in (given.amount_min, given.monto_min) if x is not None]
+        high = [x for x in (given.amount_max, given.monto_max) if x is not None]
+        return cls(
+            regions=[region_key(name) for name in _texts(given.regions, given.region)],
+            buyers=[normalize(name) for name in _texts(given.buyers)],
+            types=[normalize(name) for name in _texts(given.types, given.tipo)],
+            categories=[_prefix(code) for code in _texts(given.categories, given.rubro)],
+            keywords=[normalize(word) for word in _texts(given.keywords)],
+            amount_min=max(low, default=None),
+            amount_max=min(high, default=None),
+        )
+
+
+def _texts(values: Any, single: str | None = None) -> list[str]:
+    """Return the texts of a preference that are not blank.
+
+    A row that another program wrote may have null or a single text in place of a list.
+    """
+    given = [values] if isinstance(values, str) else [*(values or ()), single]
+    return [text for text in given if isinstance(text, str) and text.strip()]
+
+
+def _prefix(code: str) -> str:
+    """Return the part of a category's code that its children share: 8512 of 85120000."""
+    name = normalize(code)
+    return (re.sub(r"(?:00)+\Z", "", name) or name) if re.fullmatch(r"\d{8}", name) else name
+
+
+def matches(
+    preferences: NotificationPreferences | None, tender: Licitacion, rates: Rates = NO_RATES
+) -> bool:
     """Whether one device wants the tender.
 
     Each kind of preference must match; within a kind, one of its values is enough.
     """
     if preferences is None:
         return True
-    traits = TenderTraits.of(tender)
-    amount, low, high = traits.amount, preferences.amount_min, preferences.amount_max
+    traits, wants = TenderTraits.of(tender, rates), Wants.of(preferences)
+    amount, low, high = traits.amount, wants.amount_min, wants.amount_max
     return (
         preferences.enabled
-        and _any(preferences.regions, lambda value: value == traits.region)
-        and _any(preferences.buyers, lambda value: value == traits.buyer)
-        and _any(preferences.categories, lambda value: value in traits.categories)
-        and _any(preferences.keywords, lambda value: value in traits.text)
+        and _any(wants.regions, lambda value: value == traits.region)
+        and _any(wants.buyers, lambda value: value == traits.buyer)
+        and _any(wants.types, lambda value: value == traits.type)
+        and _any(wants.categories, lambda value: value in traits.categories)
+        and _any(wants.keywords, lambda value: begins_word(value, traits.text))
         and (amount is None or low is None or low <= amount)
         and (amount is None or high is None or amount <= high)
     )
 
 
-def _any(values: Any, test: Callable[[str], bool]) -> bool:
-    wanted = _wanted(values)
+def wants_event(preferences: NotificationPreferences | None, event: str) -> bool:
+    """Whether one device wants events of this type: new tenders, and others if it names them."""
+    return event == NEW_TENDER or (preferences is not None and event in _texts(preferences.events))
+
+
+def _any(wanted: list[str], test: Callable[[str], bool]) -> bool:
     return not wanted or any(test(value) for value in wanted)
-
-
-def _wanted(values: Any) -> list[str]:
-    """Return the normalized values of a preference.
-
-    A row that another program wrote may have null or a single text in place of a list.
-    """
-    given = [values] if isinstance(values, str) else values or []
-    return [name for value in given if isinstance(value, str) and (name := normalize(value))]
 
 
 class DeviceIndex:
@@ -110,34 +171,48 @@ class DeviceIndex:
     amount, whatever the number of devices.
     """
 
-    def __init__(self, devices: Iterable[tuple[str, NotificationPreferences | None]]) -> None:
+    def __init__(
+        self,
+        devices: Iterable[tuple[str, NotificationPreferences | None]],
+        rates: Rates = NO_RATES,
+    ) -> None:
         """``devices``: the ids of active installations, each with its preferences if it has any."""
+        self._rates = rates
         enabled = sorted(
             ((id, wanted) for id, wanted in devices if wanted is None or wanted.enabled),
             key=lambda pair: pair[0],
         )
         self.ids = [id for id, _ in enabled]
         self._all = (1 << len(enabled)) - 1
-        wants = [wanted for _, wanted in enabled]
-        self._regions = _ValueIndex([[] if w is None else _wanted(w.regions) for w in wants])
-        self._buyers = _ValueIndex([[] if w is None else _wanted(w.buyers) for w in wants])
-        self._categories = _ValueIndex([[] if w is None else _wanted(w.categories) for w in wants])
-        self._keywords = _ValueIndex([[] if w is None else _wanted(w.keywords) for w in wants])
-        self._minimums = _AmountIndex([None if w is None else w.amount_min for w in wants])
-        self._maximums = _AmountIndex([None if w is None else w.amount_max for w in wants])
+        wants = [None if wanted is None else Wants.of(wanted) for _, wanted in enabled]
+        self._regions = _ValueIndex([w.regions if w else [] for w in wants])
+        self._buyers = _ValueIndex([w.buyers if w else [] for w in wants])
+        self._types = _ValueIndex([w.types if w else [] for w in wants])
+        self._categories = _ValueIndex([w.categories if w else [] for w in wants])
+        self._keywords = _ValueIndex([w.keywords if w else [] for w in wants])
+        self._events = _ValueIndex([[] if p is None else _texts(p.events) for _, p in enabled])
+        self._minimums = _AmountIndex([w.amount_min if w else None for w in wants])
+        self._maximums = _AmountIndex([w.amount_max if w else None for w in wants])
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def matching(self, tender: Licitacion) -> list[str]:
-        """Return the installations that want the tender, in order of id."""
-        traits = TenderTraits.of(tender)
-        found = self._all & self._regions.any_of([traits.region])
-        found &= self._buyers.any_of([traits.buyer])
+    def wants(self, event: str) -> bool:
+        """Whether a device wants events of this type."""
+        return event == NEW_TENDER or event in self._events.values
+
+    def matching(self, tender: Licitacion, event: str = NEW_TENDER) -> list[str]:
+        """Return the installations that want this event of the tender, in order of id."""
+        found = self._all if event == NEW_TENDER else self._events.values.get(event, 0)
+        if not found:
+            return []
+        traits = TenderTraits.of(tender, self._rates)
+        found &= self._regions.any_of([traits.region])
+        found &= self._buyers.any_of([traits.buyer]) & self._types.any_of([traits.type])
         found &= self._categories.any_of(traits.categories)
         if found:
             found &= self._keywords.any_of(
-                word for word in self._keywords.values if word in traits.text
+                word for word in self._keywords.values if begins_word(word, traits.text)
             )
         if traits.amount is not None and found:
             found &= self._minimums.up_to(traits.amount) & self._maximums.from_(traits.amount)

@@ -101,6 +101,16 @@ def merge_fields(*sources: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def newer_fields(tender: Licitacion, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a newer detail of a stored tender changes. It takes nothing away."""
+    known = {name for name in fields if name in Licitacion.model_fields} - {"codigo_externo"}
+    given = {name: fields[name] for name in known if _is_given(fields[name])}
+    for names, decisive in TOGETHER:
+        if not any(name in given for name in decisive):
+            given = {name: value for name, value in given.items() if name not in names}
+    return {name: value for name, value in given.items() if value != getattr(tender, name)}
+
+
 def _is_given(value: Any) -> bool:
     return _completeness(value)[0]
 

@@ -75,6 +75,10 @@ class TenderSource(ABC):
     async def list_tenders(self, run: RunContext, day: date) -> Listing:
         """Return the listed tenders by code, each as the source's own row."""
 
+    async def list_open(self, run: RunContext) -> Listing:
+        """Return the tenders that are open now, of whatever day."""
+        return Listing({})
+
     async def detail(self, run: RunContext, code: str, *, retry: bool) -> dict[str, Any] | None:
         """Return the full row of a tender; None if the source does not have it.
 

@@ -1,0 +1,44 @@
+"""What amounts in other currencies are in pesos, by rates that an operator keeps up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TypeAlias
+
+# Pesos for one unit of a currency, by its code.
+Rates: TypeAlias = Mapping[str, Decimal]
+NO_RATES: Rates = {}
+
+PESOS = "CLP"
+# Other names of a currency.
+_NAMES = {"UF": "CLF", "US$": "USD", "DOLAR": "USD", "EURO": "EUR", "PESO": PESOS, "$": PESOS}
+
+
+def currency_name(text: str | None) -> str:
+    """Return the code of a currency; pesos if there is none."""
+    name = (text or PESOS).strip().upper().replace("Ó", "O")
+    return _NAMES.get(name, name) or PESOS
+
+
+def in_pesos(amount: Decimal | None, currency: str | None, rates: Rates) -> Decimal | None:
+    """Return the amount in pesos; None if it or the rate of its currency is unknown."""
+    name = currency_name(currency)
+    if amount is None or (name != PESOS and name not in rates):
+        return None
+    return amount if name == PESOS else amount * rates[name]
+
+
+def parse_rates(text: str) -> dict[str, Decimal]:
+    """Return the rates in ``UTM=69542, UF=39485.65``. Raises ValueError."""
+    rates: dict[str, Decimal] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, number = part.partition("=")
+        try:
+            pesos = Decimal(number.strip())
+        except InvalidOperation:
+            pesos = Decimal(0)
+        if not name.strip() or not pesos.is_finite() or pesos <= 0:
+            raise ValueError(f"{part!r:.60} is not a rate such as UTM=69542 (a point for decimals)")
+        rates[currency_name(name)] = pesos
+    return rates
