@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 from support.scheduling import running_scheduler
 
-from esclusa import App, Backoff, Budget, Lifecycle, Permanent, Record, RunContext, To, Window
+from esclusa import (
+    App,
+    Backoff,
+    Budget,
+    Lifecycle,
+    Permanent,
+    Record,
+    RunContext,
+    To,
+    Wait,
+    Window,
+)
 from esclusa.engine.engine import Engine
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.record import Ref
@@ -155,6 +166,56 @@ async def test_a_blocked_run_is_an_alert_of_its_own(new_engine: Any) -> None:
     await engine.store.observe(budget, "day", limit=100)
     assert (await engine.run_cycle("try.work")).outcome == "ok"
     assert await ended(engine)
+
+
+async def test_a_run_without_records_does_not_end_the_alert_of_a_blocked_one(
+    new_engine: Any,
+) -> None:
+    blocked = True
+
+    async def work(item: Item, at: Any) -> Any:
+        if blocked:
+            at.run.halt("blocked", "the token is refused")
+            return Wait(60, "refused")
+        return To("done")
+
+    engine = await new_engine(pipeline(work, every="1h"))
+    await engine.records.insert([Item(name="i1")])
+    assert (await engine.run_cycle("try.work")).outcome == "blocked"
+    assert (await engine.run_cycle("try.work")).counters["taken"] == 0
+    await engine.judge.judge()
+    assert [a.status for a in await alerts(engine)] == ["raised"]
+    blocked = False
+    engine.store.clock_offset += 61
+    await engine.clock.sync()
+    assert (await engine.run_cycle("try.work")).counters["done"] == 1
+    assert [a.status for a in await alerts(engine)] == ["ended"]
+
+
+async def test_a_pipeline_has_alerts_of_its_own(new_engine: Any) -> None:
+    wrong, inbox = True, Inbox()
+    app = App("try", records=[Item])
+
+    @app.cycle(every="1h")
+    async def ingest(run: RunContext) -> None:
+        if wrong:
+            await run.alert("source_unreadable", "page 0 has no card", page=0)
+        else:
+            await run.end_alert("source_unreadable")
+
+    engine, other = [await new_engine(app, alert_sink=inbox) for _ in range(2)]
+    for each in (engine, other):
+        assert (await each.run_cycle("try.ingest")).outcome == "ok"
+    [alert] = await alerts(engine)
+    assert (alert.key, alert.message) == ("source_unreadable:try.ingest", "page 0 has no card")
+    assert alert.details["page"] == 0
+    await engine.judge.judge()
+    wrong = False
+    await other.run_cycle("try.ingest")
+    assert inbox.got == [
+        ("source_unreadable", "try.ingest", "begun"),
+        ("source_unreadable", "try.ingest", "ended"),
+    ]
 
 
 async def test_two_processes_that_report_at_once_begin_and_end_one_alert(new_engine: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from esclusa import (
     Inserted,
     Lifecycle,
     Permanent,
+    Rate,
     Record,
     Retry,
     RunContext,
@@ -351,6 +353,23 @@ async def test_spending_inside_a_handler_waits_for_the_reset_when_it_is_empty(
     left = await engine.records.first(Item, {"status": "new"})
     assert left.attempts == 0
     assert left.due_at == (await engine.store.usage(budget))[0].reset
+
+
+async def test_spending_can_wait_for_the_units(new_engine: Any) -> None:
+    """Within the time it is worth waiting for; beyond it the record waits."""
+    budget = Budget("messages", Rate(20, "second"), Window("day", 12))
+
+    async def work(item: Item, at: Any) -> To:
+        await at.spend(budget, 3, wait=10)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=6))
+    await engine.records.insert(items(6))
+    run = await engine.run_cycle("try.work")
+    assert (run.counters["done"], run.counters["waited"]) == (4, 2)
+    left = await engine.records.first(Item, {"status": "new"})
+    assert left.attempts == 0
+    assert left.due_at > engine.clock.now() + timedelta(seconds=10)
 
 
 async def test_save_keeps_fields_before_the_attempt_ends(new_engine: Any) -> None:

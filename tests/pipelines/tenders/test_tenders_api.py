@@ -87,6 +87,9 @@ async def test_a_device_registers_and_registers_again(trial: TendersTrial, place
         "amount_min": None,
         "amount_max": None,
         "quiet_hours": None,
+        "types": [],
+        "events": [],
+        "daily_cap": None,
     }
     assert len(await place.rows("device_installations", "id")) == 1
 

@@ -45,7 +45,7 @@ async def events(trial: TendersTrial) -> dict[str, list[str]]:
 
 
 async def test_a_known_tender_is_refreshed_while_it_is_open(trial: TendersTrial) -> None:
-    """GET tells its present state. Only what the list shows changed costs a call."""
+    """GET shows its present state. Only what the list shows changed costs a call."""
     codes = await trial.publish(5)
     await trial.run("ingest")
     closing = f"{(await trial.now()) + timedelta(days=3):%Y-%m-%d}T18:00:00"
@@ -63,7 +63,7 @@ async def test_a_known_tender_is_refreshed_while_it_is_open(trial: TendersTrial)
 
 
 async def test_a_tender_past_its_closing_is_read_again(trial: TendersTrial) -> None:
-    """It is no longer among the open ones; its new state is stored, and nobody is told."""
+    """It is no longer among the open ones; its new state is stored, and no device is notified."""
     await trial.device("all", events=["changed", "closing_soon", "awarded"])
     [code] = await trial.publish(1)
     await trial.run("ingest")
@@ -153,6 +153,13 @@ async def test_an_outage_while_following_does_not_fail_the_run(trial: TendersTri
     trial.chile.order(API, times=100, status=503, match="codigo=")
     run = await followed(trial)
     assert (run.counters["read"], run.counters["refreshed"]) == (3, 0)
+    trial.chile.faults.clear()
+    trial.chile.order(API, times=100, status=503, match="estado=activas")
+    run = await followed(trial)
+    assert (run.counters["read"], run.counters["followed"]) == (0, 0)
+    assert "known tenders were not compared" in (run.message or "")
+    trial.chile.faults.clear()
+    assert (await trial.run("ingest")).counters["refreshed"] == 8
 
 
 # silence

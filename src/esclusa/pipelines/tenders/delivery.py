@@ -265,7 +265,7 @@ def _sent(
         case PushRefused(kind="throttled"):
             return Wait(_retry_delay(result, delivery.attempts, settings), result.text)
         case PushRefused(kind="limited"):
-            return Wait(_retry_delay(result, 1, settings), result.text)
+            return Wait(_retry_delay(result, 1, settings), result.text, stage=True)
         case PushRefused(kind="stop"):
             at.run.halt(
                 "blocked", f"Expo refuses every message: {result.message}; check EXPO_ACCESS_TOKEN"

@@ -21,7 +21,7 @@ from esclusa.pipelines.tenders.records import (
 )
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.sources.source import SourceFailed, TenderSource
-from esclusa.pipelines.tenders.targeting import DeviceIndex
+from esclusa.pipelines.tenders.targeting import DeviceIndex, is_closed
 from esclusa.pipelines.tenders.tender_fields import newer_fields
 
 BATCH = 500
@@ -45,8 +45,12 @@ async def follow(
     settings: TendersSettings = run.settings
     if not await _is_due(run, timedelta(minutes=settings.refresh_minutes)):
         return
+    try:
+        rows = listed | (await source.list_open(run)).rows
+    except SourceFailed as error:
+        warn(run, f"known tenders were not compared: {error}")
+        return
     run.count(FOLLOWED)
-    rows = listed | (await source.list_open(run)).rows
     index = await devices()
     failures = 0
     async for tender in _stale(run, source, rows, index):
@@ -67,6 +71,12 @@ async def follow(
         if detail is not None:
             await update_tender(run, tender, source.fields(detail), index)
     await _announce_closing(run, index)
+
+
+def warn(run: RunContext, message: str) -> None:
+    """Log the message, and add it to that of the run."""
+    run.log(message, level="warning")
+    run.end("ok", f"{run.message}; {message}" if run.message else message)
 
 
 async def _is_due(run: RunContext, interval: timedelta) -> bool:
@@ -95,7 +105,8 @@ async def _stale(
             if _differs(tender, source.fields(rows[tender.codigo_externo])):
                 yield tender
     async for tender in run.records.each(Licitacion, {"codigo_estado": PUBLISHED}, size=BATCH):
-        if rows and tender.codigo_externo not in rows:
+        # An empty list of open tenders may be a fault of the source.
+        if tender.codigo_externo not in rows and (rows or is_closed(tender, run.now)):
             yield tender
     if index.wants(AWARDED):
         closed = {"codigo_estado": CLOSED, "updated_at": below(run.now - AWARD_WAIT)}
@@ -122,7 +133,7 @@ async def update_tender(
     after = tender.but(**changes)
     for type in events_of(tender, after, run.now):
         await write_event(run, type, after, index)
-    # Written even if nothing changed: `updated_at` tells when it was read last.
+    # Written even if nothing changed: `updated_at` is when it was read last.
     await run.records.edit(
         Licitacion, tender.id, among=[tender.status], who=run.worker, reason="read again", **changes
     )

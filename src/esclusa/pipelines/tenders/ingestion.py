@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from esclusa import BudgetEmpty, EsclusaError, FanOut, Record, RecordWithChildren, RunContext
-from esclusa.pipelines.tenders.following import LoadDevices, follow
+from esclusa.pipelines.tenders.following import LoadDevices, follow, warn
 from esclusa.pipelines.tenders.rates import NO_RATES, Rates, currency_name, in_pesos
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
@@ -105,7 +105,7 @@ async def _list_today(run: RunContext, source: TenderSource, today: date) -> Row
     if listing.faults:
         first, more = "; ".join(listing.faults[:MAX_FAULTS]), len(listing.faults) - MAX_FAULTS
         message = f"{source.name} failed: {first}{f'; {more} more' if more > 0 else ''}"
-        _warn(run, message)
+        warn(run, message)
         if listing.unreadable:
             await run.alert(SOURCE_UNREADABLE, message)
     if not listing.unreadable:
@@ -135,14 +135,8 @@ async def _list_yesterday(
             for source in sources
         ]
     except SourceFailed as error:
-        _warn(run, f"yesterday's tenders could not be read again: {error}")
+        warn(run, f"yesterday's tenders could not be read again: {error}")
         return None
-
-
-def _warn(run: RunContext, message: str) -> None:
-    """Log the message, and add it to that of the run."""
-    run.log(message, level="warning")
-    run.end("ok", f"{run.message}; {message}" if run.message else message)
 
 
 async def _drop_known(run: RunContext, codes: Iterable[str]) -> list[str]:
@@ -188,7 +182,7 @@ async def _read_and_write(
             run.count("unpriced")
             unpriced.add(currency_name(currency))
     if unpriced:
-        _warn(
+        warn(
             run,
             f"{run.counters['unpriced']} tenders passed every amount range: TENDERS_RATES has no "
             f"rate of {', '.join(sorted(unpriced))}",
@@ -198,7 +192,7 @@ async def _read_and_write(
         if outages > MAX_OUTAGES:  # it answers lists and no details
             run.end("error", message)
         else:
-            _warn(run, message)
+            warn(run, message)
     return left
 
 

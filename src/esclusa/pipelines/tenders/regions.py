@@ -72,7 +72,7 @@ _ORDINALS = (
     *("primera", "segunda", "tercera", "cuarta", "quinta", "sexta", "séptima", "octava", "novena"),
     *("décima", "undécima", "duodécima"),
 )
-# Words that tell no region from another.
+# Words that do not distinguish regions.
 _FILLERS = frozenset(("region", "de", "del", "la", "las", "los", "el", "y", "chile"))
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr, ValidationInfo, field_validator
 
-from esclusa import Backoff, Budget, EsclusaError, Window, cron, option
+from esclusa import Backoff, Budget, EsclusaError, Rate, Window, cron, option
 from esclusa.pipelines.tenders.rates import Rates, parse_rates
 
 CHILE = "America/Santiago"
@@ -252,7 +252,7 @@ class TendersSettings(BaseModel):
     def expo_budget(self) -> Budget:
         """The pace of messages. It leaves room for one request, which may be late on its way."""
         limit = max(1, self.expo_rate - self.expo_request)
-        return Budget("expo", Window("second", limit))
+        return Budget("expo", Rate(limit, "second"))
 
     @property
     def send_retry(self) -> Backoff:
