@@ -1,8 +1,8 @@
 """Fixtures for tests that need a store: a new one for each test, on each store in turn.
 
 A store whose server is missing fails; it is never skipped. The exceptions are Firestore and
-Pub/Sub, whose emulators are in no package registry, and PgBouncer, which needs the rights to
-install Debian's package: the summary names a missing one.
+Pub/Sub, whose emulators are in no package registry, and PgBouncer and Tesseract, which need the
+rights to install Debian's packages: the summary names a missing one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conformance.databases import PROVIDERS, Database, DatabaseProvider, opened
 from hypothesis import HealthCheck, settings
+from support import tesseract
 from support.firestore import FirestoreEmulator
 from support.pgbouncer import PgBouncer
 from support.pubsub import PubSubEmulator
@@ -34,6 +35,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"NOT TESTED ON PUB/SUB: {reason}", red=True, bold=True)
     if reason := PgBouncer.missing():
         terminalreporter.write_line(f"NOT TESTED BEHIND PGBOUNCER: {reason}", red=True, bold=True)
+    if reason := tesseract.missing():
+        terminalreporter.write_line(f"NOT TESTED WITH SCANS: {reason}", red=True, bold=True)
 
 
 NewStore = Callable[..., Awaitable[Store]]

@@ -23,6 +23,8 @@ class Truth:
     box: tuple[float, float, float, float]
     section: str | None
     total: bool
+    scale: int | None = None
+    """None: the statement's."""
 
 
 @dataclass

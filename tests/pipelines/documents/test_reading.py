@@ -298,7 +298,7 @@ async def test_10_log_lines_have_their_keys_and_progress_agrees_with_the_store(
 
 
 async def test_11_local_processor_reads_unknown_documents(new_service: NewService) -> None:
-    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1, DOCUMENTS_OCR="off")
     made = {s.name: s for s in statements.held_out(2, seed=5)}
     for name, statement in made.items():
         service.put(f"a/{name}.pdf", statement.content)
@@ -427,7 +427,7 @@ async def test_11_unread_pages_are_named(
 
     import pypdfium2 as pdfium
 
-    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    service = await new_service(local=True, DOCUMENTS_LOCAL_PROCESSES=1, DOCUMENTS_OCR="off")
     whole = pdfium.PdfDocument(letter())
     scan, page = pdfium.PdfImage.new(whole), whole.new_page(612, 792)
     scan.set_bitmap(pdfium.PdfBitmap.new_native(8, 8, pdfium.raw.FPDFBitmap_BGR))

@@ -99,7 +99,9 @@ class Processors:
         if name == "local":
             from esclusa.pipelines.documents.local import LocalProcessor  # noqa: PLC0415 - heavy
 
-            return LocalProcessor(self._readers)
+            languages = self._settings.ocr_languages
+            ocr = languages if self._settings.recogniser == "tesseract" else None
+            return LocalProcessor(self._readers, ocr)
         from esclusa.pipelines.documents.documentai import (  # noqa: PLC0415 - an extra
             DocumentAiProcessor,
         )

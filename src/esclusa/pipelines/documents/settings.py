@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from typing import Literal
 
@@ -98,6 +99,17 @@ class DocumentsSettings(BaseModel):
         help="Memory of each of these processes in megabytes; a document that needs more ends in "
         "ERROR. By default 300 more than DOCUMENTS_MAX_DOCUMENT_MB.",
     )
+    ocr: Literal["tesseract", "off"] | None = option(
+        "DOCUMENTS_OCR",
+        None,
+        help="What reads pages that are pictures. By default tesseract where it is installed.",
+    )
+    ocr_languages: str = option(
+        "DOCUMENTS_OCR_LANGUAGES",
+        "spa+eng",
+        pattern=r"[A-Za-z_]+(\+[A-Za-z_]+)*",
+        help="Languages of tesseract, each with its data installed.",
+    )
     dlq_topic: str | None = option(
         "DLQ_TOPIC", None, help="Pub/Sub topic to which dead letters are published."
     )
@@ -185,6 +197,13 @@ class DocumentsSettings(BaseModel):
         return dict.fromkeys(CLASSES, "local") if not given and self.processor == "local" else given
 
     @property
+    def recogniser(self) -> Literal["tesseract", "off"]:
+        """What reads pages that are pictures."""
+        if self.ocr is None:
+            return "tesseract" if shutil.which("tesseract") else "off"
+        return self.ocr
+
+    @property
     def reader_memory_mb(self) -> int:
         """Megabytes of memory of each process that reads PDFs."""
         return self.local_memory_mb or self.max_document_mb + 300
@@ -225,5 +244,14 @@ def check(settings: DocumentsSettings) -> Iterator[str]:
     )
     if settings.processor == "documentai" and not settings.documentai_classifier:
         yield "DOCUMENTAI_CLASSIFIER is needed with DOCUMENTS_PROCESSOR=documentai"
+    if settings.recogniser == "tesseract":
+        from esclusa.pipelines.documents.local.tesseract import (  # noqa: PLC0415 - as above
+            installed_languages,
+        )
+
+        missing = set(settings.ocr_languages.split("+")) - installed_languages()
+        if missing:
+            packages = ", ".join(f"tesseract-ocr-{name}" for name in sorted(missing))
+            yield f"DOCUMENTS_OCR=tesseract: install its program and {packages}"
     if remote and not settings.documentai_project:
         yield "DOCUMENTAI_PROJECT is needed to call Document AI"

@@ -18,14 +18,18 @@ MAX_KEPT = 64
 
 
 class LocalProcessor:
-    """Classifies and extracts in one reading; implements ``Processor``."""
+    """Classifies and extracts in one reading; implements ``Processor``.
 
-    def __init__(self, readers: ReaderPool) -> None:
+    ``ocr`` are the languages in which pages that are pictures are read; None: they are not read.
+    """
+
+    def __init__(self, readers: ReaderPool, ocr: str | None = None) -> None:
         self._readers = readers
+        self._ocr = ocr
         self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def classify(self, source: Source) -> Classified:
-        answer = await self._readers.read(source.content)
+        answer = await self._readers.read(source.content, ocr=self._ocr)
         self._answers[source.digest] = answer
         while len(self._answers) > MAX_KEPT:
             self._answers.popitem(last=False)
@@ -38,7 +42,7 @@ class LocalProcessor:
     async def extract(self, source: Source, doc_type: str) -> Extracted:
         answer = self._answers.pop(source.digest, None)
         if answer is None or answer["doc_type"] != doc_type:
-            answer = await self._readers.read(source.content, doc_type)
+            answer = await self._readers.read(source.content, doc_type, self._ocr)
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
         return Extracted(
             items,
@@ -47,9 +51,11 @@ class LocalProcessor:
                 "entities": len(items),
                 "pages": answer["pages"],
                 "unread_pages": answer["unread_pages"],
+                "recognised_pages": answer["recognised_pages"],
                 "processor": "local",
                 "processor_version": VERSION,
             },
+            answer.get("text"),
         )
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from esclusa.pipelines.documents.local.headings import (
     is_unit_line,
 )
 from esclusa.pipelines.documents.local.lines import TextLine, lines_of_page
-from esclusa.pipelines.documents.local.pdf_words import PdfPage
+from esclusa.pipelines.documents.local.words import PdfPage
 
 
 @dataclass

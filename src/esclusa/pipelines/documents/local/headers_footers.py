@@ -6,9 +6,9 @@ import calendar
 import re
 
 from esclusa.pipelines.documents.local.lines import TextLine, make_line
-from esclusa.pipelines.documents.local.pdf_words import PdfPage
 from esclusa.pipelines.documents.local.periods import Period, periods
 from esclusa.pipelines.documents.local.plain_text import plain
+from esclusa.pipelines.documents.local.words import PdfPage
 
 _COUNTER = re.compile(
     r"(?:\A|(?<=\s))(?:p[aá]g(?:ina)?|page|hoja|folio|"

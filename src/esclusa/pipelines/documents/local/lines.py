@@ -20,7 +20,7 @@ from esclusa.pipelines.documents.local.numbers import (
     is_suffix,
     is_unit,
 )
-from esclusa.pipelines.documents.local.pdf_words import PdfPage, Word, join_words
+from esclusa.pipelines.documents.local.words import PdfPage, Word, join_words
 
 CellKind = Literal["text", "amount", "dash", "percent", "sign"]
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pypdfium2.raw as c
 
 if TYPE_CHECKING:
-    from esclusa.pipelines.documents.local.pdf_words import Word
+    from esclusa.pipelines.documents.local.words import Word
 
 # Steps per page side in the coordinates that pdfium returns.
 _STEPS = 1_000_000
 # Limits in radians: less is level text, more is text slanted on purpose.
 MIN_LEAN, MAX_LEAN = 0.003, 0.18
+# The most by which a scanned page is askew.
+MAX_PICTURE_LEAN = 0.1
 
 Box = tuple[float, float, float, float]
 
@@ -143,10 +145,29 @@ def line_slope(words: list[Word]) -> float:
     )
 
 
+def picture_slope(words: list[Word]) -> float:
+    """Return by how many radians lines of words in a picture fall to the right.
+
+    Ink is measured in whole pixels, so that neighbours are no measure: the sharpest lines decide.
+    """
+    if not words:
+        return 0.0
+    step = 2 * MIN_LEAN / 3
+    steps = round(MAX_PICTURE_LEAN / step)
+    coarse = max(
+        (step * number for number in range(-steps, steps + 1)),
+        key=lambda lean: (_sharpness(words, lean), -abs(lean)),
+    )
+    return max(
+        (coarse + number * step / 8 for number in range(-8, 9)),
+        key=lambda lean: (_sharpness(words, lean), -abs(lean)),
+    )
+
+
 def _sharpness(words: list[Word], lean: float) -> int:
     """Return how well the words form lines at this lean: few lines with many words score higher."""
     cos, sin = math.cos(lean), math.sin(lean)
-    size = 0.25 * words[0].height
+    size = 0.25 * words[len(words) // 2].height
     lines = Counter(
         round((word.middle * cos - (word.x0 + word.x1) / 2 * sin) / size) for word in words
     )

@@ -7,7 +7,6 @@ import ctypes
 import threading
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pypdfium2 as pdfium
@@ -19,6 +18,15 @@ from esclusa.pipelines.documents.local.page_geometry import (
     TextRun,
     line_slope,
     text_direction,
+)
+from esclusa.pipelines.documents.local.picture_words import is_picture
+from esclusa.pipelines.documents.local.words import (
+    PdfPage,
+    PdfText,
+    Recogniser,
+    Word,
+    join_words,
+    union,
 )
 
 MAX_PAGES = 2000
@@ -42,52 +50,11 @@ class Unreadable(Exception):
         super().__init__(message)
 
 
-@dataclass(slots=True)
-class Word:
-    """A word as displayed.
+def read_pdf(content: bytes, recognise: Recogniser | None = None) -> PdfText:
+    """Return the words of a document; raise Unreadable.
 
-    ``x0`` to ``y1`` are points in the direction of reading, from the top left. ``box`` is in
-    fractions of the displayed page. ``start`` and ``end`` are positions in the document's text.
+    ``recognise`` reads the pages that are pictures; without it they are unread.
     """
-
-    text: str
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    box: Box
-    page: int
-    start: int
-    end: int
-    height: float = field(init=False)
-    middle: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.height = self.y1 - self.y0
-        self.middle = (self.y0 + self.y1) / 2
-
-
-@dataclass(slots=True)
-class PdfPage:
-    """The words of a page in reading direction; ``is_unread``: it has images and no words."""
-
-    number: int
-    width: float
-    height: float
-    words: list[Word] = field(default_factory=list)
-    is_unread: bool = False
-
-
-@dataclass(slots=True)
-class PdfText:
-    """The pages of a document and their concatenated text, each page ended by a form feed."""
-
-    pages: list[PdfPage]
-    text: str
-
-
-def read_pdf(content: bytes) -> PdfText:
-    """Return the words of a document; raise Unreadable."""
     document = open_pdf(content)
     try:
         pages: list[PdfPage] = []
@@ -99,7 +66,7 @@ def read_pdf(content: bytes) -> PdfText:
             )
         for number in range(len(document)):
             try:
-                page, text = _read_page(document, number, offset)
+                page, text = _read_page(document, number, offset, recognise)
             except pdfium.PdfiumError as error:
                 raise Unreadable("bad_pdf", f"page {number} cannot be read: {error}") from None
             pages.append(page)
@@ -110,7 +77,9 @@ def read_pdf(content: bytes) -> PdfText:
     if not any(page.words for page in pages):
         raise Unreadable(
             "no_text_layer",
-            "no page has text: the document is made of pictures, and reading those needs OCR",
+            "no page has text: the document is made of pictures, and reading those needs OCR"
+            if recognise is None
+            else "no page has text, and none was recognised in its pictures",
         )
     return PdfText(pages, "".join(texts))
 
@@ -130,7 +99,9 @@ def open_pdf(content: bytes) -> Any:
     return document
 
 
-def _read_page(document: Any, number: int, offset: int) -> tuple[PdfPage, str]:
+def _read_page(
+    document: Any, number: int, offset: int, recognise: Recogniser | None
+) -> tuple[PdfPage, str]:
     page = _flattened_page(document, number)
     textpage = page.get_textpage()
     try:
@@ -153,17 +124,17 @@ def _read_page(document: Any, number: int, offset: int) -> tuple[PdfPage, str]:
         if not geometry.words_lean and (drift := line_slope(words)):
             geometry.lean = drift
             words = _page_words(textpage, text, runs, geometry, number, offset)
+        in_picture = is_picture(page, words)
+        if in_picture:
+            words = []  # a stamp on the picture is read with it
+            if recognise is not None:
+                geometry = PageGeometry(page, width, height)
+                words, text = recognise(page, geometry, number, offset)
         sides = (width, height) if geometry.turn % 2 == 0 else (height, width)
-        return PdfPage(
-            number, *sides, _without_watermarks(words), is_unread=not words and _has_images(page)
-        ), text
+        return PdfPage(number, *sides, _without_watermarks(words), in_picture), text
     finally:
         textpage.close()
         page.close()
-
-
-def _has_images(page: Any) -> bool:
-    return any(True for _ in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
 
 
 def _flattened_page(document: Any, number: int) -> Any:
@@ -268,7 +239,7 @@ def _words_of_run(
     start, end, first, last = run
     if first is None or last is None:
         return
-    word = _make_word(text, start, end, _union(first, last), geometry, page, offset)
+    word = _make_word(text, start, end, union(first, last), geometry, page, offset)
     if word is None:
         return
     first_height = _text_height(first, geometry)
@@ -297,7 +268,7 @@ def _split_at_gaps(
                 if made := _make_word(text, first, index, box_so_far, geometry, page, offset):
                     yield made
                 first, box_so_far = index, None
-        box_so_far = box if box_so_far is None else _union(box_so_far, box)
+        box_so_far = box if box_so_far is None else union(box_so_far, box)
         before = here
     if box_so_far is not None and (
         made := _make_word(text, first, end, box_so_far, geometry, page, offset)
@@ -343,21 +314,6 @@ def _is_currency_sign(char: str) -> bool:
     return unicodedata.category(char) == "Sc"
 
 
-def join_words(word: Word, following: Word) -> Word:
-    """Return two words as one."""
-    return Word(
-        word.text + following.text,
-        word.x0,
-        min(word.y0, following.y0),
-        following.x1,
-        max(word.y1, following.y1),
-        _union(word.box, following.box),
-        word.page,
-        word.start,
-        following.end,
-    )
-
-
 def _without_watermarks(words: list[Word]) -> list[Word]:
     """Drop words that are much larger than the others and overlap several of them."""
     heights = sorted(word.height for word in words)
@@ -376,10 +332,6 @@ def _overlap(a: Word, b: Word) -> bool:
 def _text_height(box: Box, geometry: PageGeometry) -> float:
     _, top, _, bottom = geometry.reading_box(box)
     return bottom - top
-
-
-def _union(a: tuple[float, ...], b: tuple[float, ...]) -> Box:
-    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
 def _make_word(

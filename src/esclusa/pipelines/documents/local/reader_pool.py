@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 from esclusa import Failure, Permanent
@@ -33,9 +35,15 @@ class ReaderPool:
             self._free.put_nowait(_ReaderProcess(memory))
         self._size = size
 
-    async def read(self, content: bytes, doc_type: str | None = None) -> dict[str, Any]:
-        """Return the answer of ``read_document``; raises as ``request`` does."""
-        answer, _ = await self.request({"do": "read", "doc_type": doc_type}, content)
+    async def read(
+        self, content: bytes, doc_type: str | None = None, ocr: str | None = None
+    ) -> dict[str, Any]:
+        """Return the answer of ``read_document``; raises as ``request`` does.
+
+        ``ocr`` are the languages of tesseract; without them pictures are not read.
+        """
+        job = {"do": "read", "doc_type": doc_type, "ocr": ocr}
+        answer, _ = await self.request(job, content)
         return answer
 
     async def request(self, job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
@@ -126,7 +134,9 @@ class _ReaderProcess:
 
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+            # With the programs that it runs: it leads a session of its own.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._killed.append(self._process)
         self._process = None
 
@@ -147,7 +157,8 @@ class _ReaderProcess:
             async with asyncio.timeout(2):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
     async def _read_message(self, source: asyncio.StreamReader) -> bytes:

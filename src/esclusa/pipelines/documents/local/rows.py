@@ -11,8 +11,8 @@ from esclusa.pipelines.documents.local.columns import NumberColumn, column_at
 from esclusa.pipelines.documents.local.lines import Cell, TextLine
 from esclusa.pipelines.documents.local.money import currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import is_code, is_note_list
-from esclusa.pipelines.documents.local.pdf_words import Word
 from esclusa.pipelines.documents.local.plain_text import plain
+from esclusa.pipelines.documents.local.words import Word
 
 _INCOMPLETE = re.compile(
     r"(?:\b(?:de|del|la|las|los|el|y|e|o|u|en|por|para|con|sin|a|al|of|the|and|or|in|for|to|"

@@ -54,15 +54,24 @@ from esclusa.pipelines.documents.local.numbers import (
     magnitude_of,
     value_of,
 )
-from esclusa.pipelines.documents.local.pdf_words import PdfPage, PdfText, Word, read_pdf
+from esclusa.pipelines.documents.local.pdf_words import read_pdf
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.plain_text import plain
 from esclusa.pipelines.documents.local.rows import TableRow, table_rows
+from esclusa.pipelines.documents.local.words import PdfPage, PdfText, Recogniser, Word
 
 
-def read_document(content: bytes, doc_type: str | None = None) -> dict[str, Any]:
-    """Return the answer of ``read_statement``; raise Unreadable."""
-    return read_statement(read_pdf(content), doc_type)
+def read_document(
+    content: bytes, doc_type: str | None = None, recognise: Recogniser | None = None
+) -> dict[str, Any]:
+    """Return the answer of ``read_statement``; raise Unreadable.
+
+    ``recognise`` reads the pages that are pictures. The answer then has the ``text`` in which the
+    spans count.
+    """
+    text = read_pdf(content, recognise)
+    answer = read_statement(text, doc_type)
+    return answer | {"text": text.text} if answer["recognised_pages"] else answer
 
 
 def read_statement(text: PdfText, read_as: str | None = None) -> dict[str, Any]:
@@ -83,6 +92,7 @@ def read_statement(text: PdfText, read_as: str | None = None) -> dict[str, Any]:
         "pages": len(text.pages),
         "items": items,
         "unread_pages": [page.number for page in text.pages if page.is_unread],
+        "recognised_pages": [p.number for p in text.pages if p.is_picture and p.words],
         "classified": {
             "class": doc_type,
             "confidence": confidence,
@@ -262,7 +272,7 @@ class _StatementReader:
                 "TABLE_COLUMN_HEADER": col.heading,
                 "TABLE_ROW_REF": ref,
                 "TABLE_CELL_REF": f"{ref}.c{index + 1}",
-                "confidence": round(confidence, 2),
+                "confidence": round(confidence * min(w.confidence for w in cell.words), 2),
             }
         )
 

@@ -3,7 +3,8 @@
 Started as ``python -m esclusa.pipelines.documents.local.worker_process MEGABYTES``. It reads jobs
 with their documents from stdin and writes answers to stdout, until stdin ends. Each message is its
 length in 8 bytes, then its bytes. A job is JSON, followed by the document: ``{"do": "read",
-"doc_type": …}``, ``{"do": "text"}``, ``{"do": "picture", "number": …, "width": …}`` or ``{"do":
+"doc_type": …, "ocr": languages or null}``, ``{"do": "text"}``, ``{"do": "picture", "number": …,
+"width": …}`` or ``{"do":
 "split", "max_pages": …, "max_bytes": …}``. An answer is JSON, followed by the text, the picture,
 the parts, or nothing.
 """
@@ -55,8 +56,12 @@ def _run(job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
                 from esclusa.pipelines.documents.local.statement import (  # noqa: PLC0415
                     read_document,
                 )
+                from esclusa.pipelines.documents.local.tesseract import (  # noqa: PLC0415
+                    recogniser,
+                )
 
-                return read_document(content, job["doc_type"]), b""
+                recognise = recogniser(job["ocr"]) if job.get("ocr") else None
+                return read_document(content, job["doc_type"], recognise), b""
     except Unreadable as error:
         return {"error": error.error, "message": str(error)}, b""
 
