@@ -226,6 +226,25 @@ def test_cards_that_lack_fields() -> None:
 
 
 @pytest.mark.parametrize(
+    ("html", "page", "total", "lacks"),
+    [
+        ("", 0, None, True),
+        ("  <div></div>", 3, None, False),
+        ("<h1>Sitio en mantención</h1>", 0, None, True),
+        ("<h1>Sitio en mantención</h1>", 3, None, True),
+        ("<h1>Sitio en mantención</h1>", 3, 31, True),
+        ("<div></div>", 3, 30, False),
+        ("<p>No se encontraron resultados para su búsqueda</p>", 3, None, False),
+        ("<p>No se encontraron resultados para su búsqueda</p>", 3, 40, True),
+    ],
+)
+def test_pages_without_cards(html: str, page: int, total: int | None, lacks: bool) -> None:
+    """A page after the last is blank or says so; any other one should have cards."""
+    assert parse_page(html).lacks_cards(page, total) is lacks
+    assert parse_page("<p>No se encontraron resultados.</p>").total == 0
+
+
+@pytest.mark.parametrize(
     ("text", "amount", "label"),
     [
         ("1.234.567,50", Decimal("1234567.50"), None),

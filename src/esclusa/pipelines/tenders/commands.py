@@ -11,7 +11,9 @@ from pydantic import ValidationError
 from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle, run_worker
 from esclusa.imports import ImportedRow, ImportReport, read_file
 from esclusa.pipelines.tenders.archive import ARCHIVED
+from esclusa.pipelines.tenders.delivery import wake_quiet
 from esclusa.pipelines.tenders.devices import DeviceBody
+from esclusa.pipelines.tenders.records import NotificationPreferences
 
 if TYPE_CHECKING:
     from esclusa import Runtime
@@ -101,9 +103,15 @@ async def _put(runtime: Runtime, bodies: list[DeviceBody], report: ImportReport,
     now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
     report.known += len(bodies) - len(last)
+    ids = [NotificationPreferences.kind.id_of(name) for name in last]
+    before = await runtime.records.get_many(NotificationPreferences, ids)
     answers = await runtime.records.put(
         [record for body in last.values() for record in body.records(now)], who=who
     )
+    for body, former in zip(last.values(), before, strict=True):
+        hours = body.preferences.quiet_hours
+        if former is not None and former.quiet_hours != (hours and hours.model_dump()):
+            await wake_quiet(runtime.records, body.installation_id, former, who)
     report.count(answers[1::2])
 
 

@@ -77,7 +77,7 @@ def build_message(
 def describe(tender: Licitacion, event: str) -> str:
     """Return the body: name, amount, buyer and closing time, or the state after a change."""
     name = _shorten(tender.nombre or tender.codigo_externo, NAME_LENGTH)
-    amount = tender.monto_label or format_amount(tender.monto_estimado, tender.moneda)
+    amount = format_amount(tender.monto_estimado, tender.moneda) or tender.monto_label
     first = " — ".join(filter(None, (name, amount)))
     closing = tender.fecha_cierre
     ends = f"cierra {closing.astimezone(ZoneInfo(CHILE)):%d-%m-%Y %H:%M}" if closing else ""

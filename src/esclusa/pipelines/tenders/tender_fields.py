@@ -127,12 +127,18 @@ def make_tender(merged: Mapping[str, Any], now: datetime) -> Licitacion:
     """Return the tender. Raises BadRecord if the fields do not make one.
 
     Without a publication date, it is the creation date, or now. Without a state's code, it is that
-    of its word.
+    of its word. An amount that is a number needs no words.
     """
     published = merged.get("fecha_publicacion") or merged.get("fecha_creacion") or now
     state = merged.get("codigo_estado") or STATE_CODES.get(str(merged.get("estado")).lower())
+    label = merged.get("monto_label") if merged.get("monto_estimado") is None else None
     tender = Licitacion.kind.draft(
-        {**merged, "fecha_publicacion": published, "codigo_estado": state}
+        {
+            **merged,
+            "fecha_publicacion": published,
+            "codigo_estado": state,
+            "monto_label": label,
+        }
     )
     assert isinstance(tender, Licitacion)
     return tender

@@ -51,6 +51,10 @@ _NUMBER = re.compile(r"\d[\d.]*(?:,\d+)?")
 _RANGE = re.compile(r"utm|superior|menor|mayor|entre|desde|hasta", re.IGNORECASE)
 _DATE = re.compile(r"(\d{2})/(\d{2})/(\d{4})")
 _LABEL = re.compile(r"fecha\s+de\s+(publicaci[oó]n|cierre)", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"no (se )?(encontr|exist|hay|obtuv)\w*\W.{0,60}(resultado|licitaci)|sin resultados",
+    re.IGNORECASE | re.DOTALL,
+)
 _FILE = re.compile(r"verFicha\(\s*['\"]([^'\"]+)['\"]")
 _TEXT = "-text"  # how selectolax names a node of text
 
@@ -132,9 +136,11 @@ def parse_page(html: str) -> SitePage:
     tree = LexborHTMLParser(html)
     cards = tree.css('div[class^="lic-bloq-wrap"]')
     rows = [row for card in cards if (row := _parse_card(card)) is not None]
-    shown = _text(tree.css_first("span.n-result")).replace(".", "")
+    shown, text = _text(tree.css_first("span.n-result")).replace(".", ""), _text(tree.body)
     total = int(shown) if shown.isascii() and shown.isdigit() else None
-    return SitePage(rows, len(cards), total, not _text(tree.body))
+    if total is None and not cards and _NOTHING.search(text):
+        total, text = 0, ""
+    return SitePage(rows, len(cards), total, not text)
 
 
 def missing_fields(rows: Iterable[dict[str, Any]]) -> list[str]:
