@@ -10,7 +10,9 @@ import click
 
 from esclusa import Runtime
 from esclusa.cli import FAILED, OK, PARTIAL, Group, Screen, Session, print_report, run_cycle
+from esclusa.exports import FORMATS, Format
 from esclusa.imports import read_file
+from esclusa.pipelines.replies.export import export_replies
 from esclusa.pipelines.replies.operations import (
     FILTERS,
     ReplyOperations,
@@ -19,6 +21,7 @@ from esclusa.pipelines.replies.operations import (
     quota_status,
 )
 from esclusa.pipelines.replies.records import Job
+from esclusa.pipelines.replies.reply_rows import GROUPS
 
 CommandFunction = Callable[..., Any]
 
@@ -31,6 +34,13 @@ def _filter_options(command: CommandFunction) -> CommandFunction:
     return command
 
 
+def _group_options(command: CommandFunction) -> CommandFunction:
+    for name in reversed(GROUPS):
+        flag = f"--{name.replace('_', '-')}"
+        command = click.option(flag, help=f"Only this {name.removesuffix('_id')}.")(command)
+    return command
+
+
 def _bulk_options(command: CommandFunction) -> CommandFunction:
     command = click.option("--dry-run", is_flag=True, help="Only count, change nothing.")(command)
     return click.option("--limit", type=click.IntRange(min=1), help="The maximum of records.")(
@@ -40,7 +50,7 @@ def _bulk_options(command: CommandFunction) -> CommandFunction:
 
 def _take_filters(options: dict[str, Any]) -> dict[str, str]:
     """Remove the filters from the options and return those that were given."""
-    given = {name: options.pop(name) for name in FILTERS}
+    given = {name: options.pop(name) for name in FILTERS if name in options}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -185,6 +195,51 @@ def failed(session: Session, /, without_done: bool, limit: int, **options: Any) 
 
     session.show(answer, draw)
     return OK
+
+
+@group.command("export")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="parquet",
+    show_default=True,
+    help="The format of the table.",
+)
+@click.option(
+    "--pseudonymise",
+    is_flag=True,
+    help="Replace authors and mentions by keyed hashes (REPLIES_PSEUDONYM_KEY).",
+)
+@click.option("--to", metavar="URL", help="A folder or bucket. Default: the artifact store.")
+@_group_options
+@click.pass_obj
+def export(
+    session: Session, /, form: Format, pseudonymise: bool, to: str | None, **options: Any
+) -> int:
+    """Write the saved replies that no earlier export wrote as one flat table.
+
+    Exit code 5 if some files cannot be read.
+    """
+    filters = _take_filters(options)
+
+    async def write(runtime: Runtime) -> dict[str, Any]:
+        return await export_replies(
+            runtime, form, to=to, filters=filters, pseudonymise=pseudonymise
+        )
+
+    answer = session.work(write)
+
+    def draw(screen: Screen) -> None:
+        screen.line(
+            f"{answer['replies']:,} replies of {answer['files']:,} files"
+            + (f" written to {answer['url']}" if answer["file"] else ": nothing new")
+        )
+        for path in answer["unreadable"]:
+            screen.line(f"cannot be read: {path}")
+
+    session.show(answer, draw)
+    return PARTIAL if answer["unreadable"] else OK
 
 
 @group.command("quota")

@@ -66,6 +66,13 @@ class RepliesSettings(BaseModel):
         ge=1,
         help="Consecutive network errors, server errors and crashes after which a job fails.",
     )
+    pseudonym_key: SecretStr | None = option(
+        "REPLIES_PSEUDONYM_KEY",
+        None,
+        secret=True,
+        help="The key of the pseudonyms in exports with --pseudonymise. Keep it: another key gives"
+        " other pseudonyms.",
+    )
     daily_limit: int | None = option(
         "REPLIES_DAILY_LIMIT",
         None,
