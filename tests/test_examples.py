@@ -122,7 +122,7 @@ def test_existing_collection_in_30_lines(tmp_path: Path, emulator: FirestoreEmul
         customers = firestore.Client(project="examples").collection("customers")
     fields = [{"email": "ana@example.com", "vip": True}, {"email": "not an address"}]
     ids = [customers.add(each)[1].id for each in fields]
-    call("migrate")
+    call("migrate", "--yes")
     ran = call("run", "customers.check", codes=(5,))
     assert ran["counters"] == {"taken": 2, "valid": 1, "invalid": 1}
     ana = customers.document(ids[0]).get().to_dict()

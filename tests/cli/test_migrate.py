@@ -66,12 +66,20 @@ def columns(place: Place) -> list[str]:
     return list(row)
 
 
-@pytest.mark.parametrize("command", [("run", "customers.check"), ("worker",), ("tick",)])
+def added_columns(output: str) -> set[str]:
+    """The lines or parts of lines that say which columns were added."""
+    parts = [part for line in output.splitlines() for part in line.split("; ")]
+    return {part for part in parts if part.startswith("add column")}
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "customers.check"), ("worker",), ("tick",), ("serve", "--port", "0")]
+)
 def test_work_refuses_to_change_a_table_of_another_program(
     place: Place, command: tuple[str, ...]
 ) -> None:
     refused = place(*command)
-    assert refused.code == 4
+    assert refused.code == 3
     assert "customers: add column" in refused.err
     assert "run: esclusa migrate" in refused.err
     assert columns(place) == ["customer_id", "email", "country"]
@@ -94,7 +102,10 @@ def test_without_a_terminal_a_table_of_another_program_needs_yes(place: Place) -
     assert "customers" in refused.err
     assert "--yes" in refused.err
     assert columns(place) == ["customer_id", "email", "country"]
-    assert place("migrate", "--yes").code == 0
+    migrated = place("migrate", "--yes")
+    assert migrated.code == 0
+    assert (migrated.out + migrated.err).count("add column") == len(added_columns(migrated.out))
+    assert (migrated.out + migrated.err).count("create index customers_claim") <= 1
     assert "check_status" in columns(place)
     assert place("migrate").out == "Already up to date.\n"
     assert place("migrate", "--check").code == 0
@@ -197,7 +208,7 @@ def test_settings_map_a_pipeline_onto_another_table(
         "track": {"prefix": "cola_", "attempts": "intentos"},
     }
     monkeypatch.setenv("ESCLUSA_TABLES", json.dumps({"customers": mapped}))
-    assert place("run", "customers.check").code == 4
+    assert place("run", "customers.check").code == 3
     assert place("migrate", "--yes").code == 0
     assert place("doctor").code == 0
     assert place("run", "customers.check").code == 0
@@ -210,3 +221,98 @@ def test_settings_map_a_pipeline_onto_another_table(
     refused = place("status")
     assert refused.code == 3
     assert "did you mean customers?" in refused.err
+
+
+# Firestore: a collection of another program
+
+COLLECTION = Path(__file__).parents[2] / "examples" / "existing_collection.py"
+
+
+class Collection:
+    """A collection that another program filled, and the command on it."""
+
+    def __init__(self, database: Any, call: Callable[..., CommandResult]) -> None:
+        self.database, self.call = database, call
+
+    def fields(self) -> list[list[str]]:
+        """The names of the fields of each document."""
+
+        async def read() -> list[list[str]]:
+            async with self.database.google() as client:
+                found = [each async for each in client.collection("customers").stream()]
+                return [sorted(each.to_dict() or {}) for each in found]
+
+        return asyncio.run(read())
+
+    def add(self, **fields: Any) -> None:
+        async def write() -> None:
+            async with self.database.google() as client:
+                await client.collection("customers").add(fields)
+
+        asyncio.run(write())
+
+
+@pytest.fixture
+def collection(
+    providers: Callable[[str], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Collection:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ESCLUSA_PIPELINES", f"{COLLECTION}:app")
+    monkeypatch.setenv("ESCLUSA_LOG_LEVEL", "error")
+    database = asyncio.run(providers("firestore").database(empty=True))
+    monkeypatch.setenv("ESCLUSA_STORE", database.url)
+    found = Collection(database, Place(database, capsys))
+    for email in ("ana@example.com", "eva@example.com"):
+        found.add(email=email, country="CL")
+    return found
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "customers.check"), ("worker",), ("tick",), ("serve", "--port", "0")]
+)
+def test_work_refuses_to_change_a_collection_of_another_program(
+    collection: Collection, command: tuple[str, ...]
+) -> None:
+    refused = collection.call(*command)
+    assert refused.code == 3
+    assert "customers: update 2 documents of customers without tracking" in refused.err
+    assert "run: esclusa migrate" in refused.err
+    assert collection.fields() == [["country", "email"]] * 2
+
+
+def test_without_a_terminal_a_collection_of_another_program_needs_yes(
+    collection: Collection,
+) -> None:
+    dry = collection.call("migrate", "--dry-run")
+    assert "customers (a table of another program)\n" in dry.out
+    assert "  update 2 documents of customers without tracking" in dry.out
+    refused = collection.call("migrate")
+    assert refused.code == 3
+    assert "These tables of other programs would be changed: customers." in refused.err
+    assert collection.fields() == [["country", "email"]] * 2
+    assert collection.call("migrate", "--yes").code == 0
+    assert all("check_status" in fields for fields in collection.fields())
+    assert collection.call("migrate").out == "Already up to date.\n"
+    # what the other program adds later needs no consent: that was given
+    collection.add(email="leo@example.com")
+    assert collection.call("run", "customers.check").code == 0
+    assert all("check_status" in fields for fields in collection.fields())
+
+
+def test_a_new_field_of_a_collection_of_another_program_needs_yes(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert collection.call("migrate", "--yes").code == 0
+    later = tmp_path / "later.py"
+    declared = '    country: str = "unknown"'
+    later.write_text(COLLECTION.read_text().replace(declared, f"    score: int = 0\n{declared}", 1))
+    monkeypatch.setenv("ESCLUSA_PIPELINES", f"{later}:app")
+    refused = collection.call("run", "customers.check")
+    assert refused.code == 3
+    assert "customers: add score to the documents of customers that lack them" in refused.err
+    assert not any("score" in fields for fields in collection.fields())
+    assert collection.call("migrate", "--yes").code == 0
+    assert all("score" in fields for fields in collection.fields())

@@ -27,7 +27,7 @@ from conformance.kinds import stage
 
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
-from esclusa.model.errors import SchemaError
+from esclusa.model.errors import ForeignTables, SchemaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
 from esclusa.model.record import Record, Ref
@@ -295,6 +295,22 @@ async def test_migrate_adds_only_what_is_missing_and_once(table: Database, bare_
     }
     assert await store.migrate((Media.kind,), (LOAD,), foreign=True) == []
     assert await store.pending((Media.kind,), (LOAD,)) == []
+
+
+@pytest.mark.promise(12)
+async def test_a_table_of_another_program_is_changed_only_if_asked(
+    table: Database, bare_store: Any
+) -> None:
+    before = await table.rows("publicaciones", "pk")
+    store = await bare_store()
+    assert {s.table for s in await store.pending((Media.kind,), (LOAD,)) if s.foreign} == {
+        "publicaciones"
+    }
+    with pytest.raises(ForeignTables, match="publicaciones: "):
+        await store.migrate((Media.kind,), (LOAD,))
+    assert await table.rows("publicaciones", "pk") == before
+    await store.migrate((Media.kind,), (LOAD,), foreign=True)
+    assert await store.migrate((Media.kind,), (LOAD,)) == []
 
 
 async def test_an_attached_table_that_is_absent_is_created(bare_store: Any) -> None:

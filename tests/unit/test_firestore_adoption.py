@@ -326,11 +326,11 @@ async def test_an_interrupted_migration_is_continued_by_the_same_rules(
     with monkeypatch.context() as patch:
         patch.setattr(FirestoreClient, "each", fails)
         with pytest.raises(StoreUnavailable):
-            await store.migrate((Row.kind,), ())
+            await store.migrate((Row.kind,), (), foreign=True)
     left = await store.unadopted(Row.kind)
     assert left.count == 150
     store.reads.clear()
-    assert "adopt rows of rows as done" in await store.migrate((Row.kind,), ())
+    assert "adopt rows of rows as done" in await store.migrate((Row.kind,), (), foreign=True)
     assert store.reads["adopt"] < 400  # the first page is not read again
     await store.use((Row.kind,), ())
     counts = {c.state: c.count for c in await store.tally(Row.kind)}
@@ -348,8 +348,8 @@ async def test_other_programs_write_while_documents_are_adopted(
             for number in range(100):
                 await client.document(f"rows/r{number:03}").update({"likes": number})
 
-    await asyncio.gather(write(), store.migrate((Row.kind,), ()))
-    await store.migrate((Row.kind,), ())
+    await asyncio.gather(write(), store.migrate((Row.kind,), (), foreign=True))
+    await store.migrate((Row.kind,), (), foreign=True)
     rows = await empty_database.rows("rows", "number")
     assert [row["likes"] for row in rows] == list(range(100))
     assert {(row["x_status"], row["x_fence"]) for row in rows} == {("new", 0)}

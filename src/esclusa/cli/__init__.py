@@ -122,7 +122,7 @@ def code_of(
 def exit_code(error: EsclusaError) -> int:
     """The exit code of an error."""
     match error:
-        case SettingsError() | DeclarationError() | SchemaRefused():
+        case SettingsError() | DeclarationError() | SchemaRefused() | SchemaBehind():
             return CONFIGURATION
         case BadQuery():
             return USAGE

@@ -73,11 +73,18 @@ async def _migrate(session: Session, from_now: tuple[str, ...], yes: bool) -> in
                 )
                 return CONFIGURATION
             session.confirm(f"Change {', '.join(foreign)}?", yes=yes)
-        done = await runtime.migrate(foreign=True, progress=session.note)
+        shown: list[str] = []
+
+        def progress(line: str) -> None:
+            """Show a step when it begins: with --json beside the answer, else as its first part."""
+            shown.extend(line.split("; "))
+            session.note(line) if session.json else session.screen.line(line)
+
+        done = await runtime.migrate(foreign=True, progress=progress)
         done += await follow(session, runtime, from_now)
-    session.show(
-        {"done": done}, lambda s: s.line("\n".join(done) if done else "Already up to date.")
-    )
+    rest = [line for line in done if line not in shown]
+    end = "\n".join(rest) if done else "Already up to date."
+    session.show({"done": done}, lambda s: s.line(end) if end else None)
     return OK
 
 

@@ -234,6 +234,7 @@ class ReadModel:
             last=steps[-1] if steps and steps[-1].to == record.status else None,
             earlier=await self._earlier_states(record),
             starts={s.name: t for s in stages if (t := self.registry.start_of(s)) is not None},
+            locked_since=(await self._store.foreign_locks(record.kind, [id])).get(id),
         )
 
     async def _earlier_states(self, record: Record) -> list[str]:
@@ -361,11 +362,8 @@ class ReadModel:
 
     async def leases(self, *, system: bool = False) -> list[dict[str, Any]]:
         """The records that are held now: by which worker, until when."""
-        return [
-            shapes.lease_shape(stage, record, self.now())
-            for stage in self._stages(system=system)
-            for record in await self._held(stage)
-        ]
+        held = [(s, r) for s in self._stages(system=system) for r in await self._held(s)]
+        return [shapes.lease_shape(stage, record, self.now()) for stage, record in held]
 
     async def _held(self, stage: Stage) -> list[Record]:
         where: dict[str, Any] = {"status": stage.hold}
@@ -375,7 +373,9 @@ class ReadModel:
             lease = timedelta(seconds=stage.lease or self._options.lease)
             where = {"status": one_of(*stage.take), "due_at": (above(now), at_most(now + lease))}
         page = await self._store.find(query(stage.kind, where, order="due_at", limit=LEASES))
-        return [record for record in page.items if record.leased_by is not None]
+        held = [record for record in page.items if record.leased_by is not None]
+        others = await self._store.foreign_locks(stage.kind, [record.id for record in held])
+        return [record for record in held if record.id not in others]
 
     # cycles and runs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa.model.budget import WindowUse
@@ -61,12 +61,14 @@ def why(
     last: Step | None = None,
     earlier: Collection[str] = (),
     starts: Mapping[str, datetime] = {},
+    locked_since: datetime | None = None,
 ) -> Why:
     """Name what keeps the record where it is.
 
     ``stages`` are those of its kind, ``cycles`` their cycles, ``pauses`` their pauses.
     ``last``: the move that brought it into its state, if one did. ``earlier``: states that earlier
-    versions declared. ``starts``: the times from which on stages take records.
+    versions declared. ``starts``: the times from which on stages take records. ``locked_since``:
+    since when a worker of another program has it.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
@@ -85,7 +87,10 @@ def why(
         return Why(state, tuple(_not_begun(record, stage, starts) for stage in passing))
     stage = begun[0]
     cycle = cycles.get(stage.name)
-    reasons = _schedule_reasons(record, stage, now, None if last is None else last.reason)
+    if locked_since is not None:
+        reasons = [_locked(record, locked_since)]
+    else:
+        reasons = _schedule_reasons(record, stage, now, None if last is None else last.reason)
     if cycle is not None:
         reasons += _cycle_reasons(cycle, cycle_records.get(cycle.name), now)
     if (pause := pauses.get(stage.name)) is not None:
@@ -146,6 +151,11 @@ def _filtered(record: Record, stage: Stage) -> Reason:
         if not matches({name: getattr(record, name)}, ((name, cond),))
     )
     return Reason("filtered", text("why_filtered", stage=stage.name, conditions=conditions))
+
+
+def _locked(record: Record, since: datetime) -> Reason:
+    until = since + timedelta(seconds=record.kind.track.abandoned_after)
+    return Reason("locked", text("why_locked", since=since, until=until), until)
 
 
 def _schedule_reasons(

@@ -122,6 +122,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "why_held": "held by {worker} until {due}, attempt {attempt}",
     "why_held_of": "held by {worker} until {due}, attempt {attempt} of {tries}",
     "why_orphan": "the lease of {worker} expired at {due}; the next claim takes it over",
+    "why_locked": (
+        "another program has it since {since}; if it keeps it, the next claim after {until}"
+        " takes it over"
+    ),
     "why_not_due": "not due until {due}",
     "why_waits": "not due until {due}: {reason}",
     "why_failed": "not due until {due}: attempt {attempt} failed ({type}: {message})",

@@ -239,6 +239,12 @@ class Store(Protocol):
         BadRecord if many cannot be claimed, and no other can.
         """
 
+    async def foreign_locks(self, kind: Kind, ids: Sequence[str]) -> dict[str, datetime]:
+        """Which of these records a worker of another program has, by its lock, and since when.
+
+        Claims leave them out. A lock older than ``abandoned_after`` of the kind counts no more.
+        """
+
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         """Extend leases and write their fields and holders; return those still held.
 

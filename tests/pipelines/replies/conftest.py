@@ -12,7 +12,7 @@ import pytest
 from conformance.databases import Database
 from support.replies import Trial, environ
 
-from esclusa.app import open_runtime
+from esclusa.app import open_runtime, open_store
 from esclusa.settings import load
 from esclusa.simulators.information_tracer import InformationTracerSimulator
 from esclusa.web.server import Service, listen
@@ -37,9 +37,10 @@ async def new_trial(
         web = await stack.enter_async_context(aiohttp.ClientSession())
 
         async def new(**more: str) -> Trial:
-            runtime = await stack.enter_async_context(
-                open_runtime(load(environ=environ(empty_database.url, tmp_path, sim.url, **more)))
-            )
+            settings = load(environ=environ(empty_database.url, tmp_path, sim.url, **more))
+            async with open_store(settings) as bare:
+                await bare.migrate(foreign=True)  # the collections may be another program's
+            runtime = await stack.enter_async_context(open_runtime(settings))
             service = Service(runtime, worker=False)
             listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(service.run(listen("127.0.0.1", 0), listening.set_result))

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa.model.adoption import Adopted, Unadopted
@@ -36,7 +36,8 @@ from esclusa.stores.firestore.codec import (
     order_column,
     shard_of,
 )
-from esclusa.stores.firestore.documents import GRACE, CallContext, check_size
+from esclusa.stores.firestore.documents import CallContext, check_size
+from esclusa.stores.firestore.foreign_locks import age_of, lock_time, time_in
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.queries import null_query
 from esclusa.stores.firestore.untracked import PAGE, UntrackedSearch, is_tracked
@@ -53,6 +54,8 @@ _VALID = {
     "due_at": "timestamp_value",
 }
 _EXAMPLES = 5
+# How long a document that cannot be adopted is not tried again.
+_REFUSED_FOR = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -179,7 +182,7 @@ class Adopter:
     ) -> Adopted:
         """Adopt up to about ``limit`` documents. ``first``: by the rules of ``adopt=``, too."""
         watch = self.watch(kind)
-        if watch.refused_since is None or context.now - watch.refused_since > GRACE:
+        if watch.refused_since is None or context.now - watch.refused_since > _REFUSED_FOR:
             watch.refused, watch.refused_since = {}, context.now
         count, states = await self._adopt(
             context, kind, await self._reset(context, kind), first=False
@@ -306,13 +309,13 @@ class Adopter:
         held = self.held_states.get(codec.kind.table, frozenset())
         status = codec.column("status")
         if status in fields and fields[status].string_value in held:
-            return last + GRACE
-        given = _time(fields, codec.column("due_at"))
+            return (lock_time(codec, document) or last) + age_of(codec.kind)
+        given = time_in(fields, codec.column("due_at"))
         if given is not None:
             return given
         created = from_timestamp(document.create_time)
         if "created_at" in codec.kind.track:
-            created = min(_time(fields, codec.column("created_at")) or created, created)
+            created = min(time_in(fields, codec.column("created_at")) or created, created)
         return min(created, context.now)
 
     # What is left
@@ -349,19 +352,6 @@ def _is_valid(name: str, fields: Any, column: str) -> bool:
     if name == "status":
         return bool(type != "null_value")
     return name not in _VALID or bool(type == _VALID[name])
-
-
-def _time(fields: Any, column: str) -> datetime | None:
-    """A time that another program wrote, as a timestamp or as ISO text; without a zone in UTC."""
-    value = decode("time", fields[column]) if column in fields else None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if not isinstance(value, datetime):
-        return None
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
 def _put_orders(codec: Codec, fields: Any, more: Any) -> Iterable[str]:

@@ -30,8 +30,6 @@ _MAX_DOCUMENT = 1_048_576
 # A write of its own for each move would raise the cost by half.
 _INLINE_STEPS, _INLINE_BYTES = 20, 10_000
 _SKEW = timedelta(seconds=1)
-# How long a document in a hold state is left to the program that moved it there.
-GRACE = timedelta(hours=1)
 _STEP: dict[str, Any] = {
     "from_state": "text",
     "to_state": "text",

@@ -7,12 +7,12 @@ that this was done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import SchemaBehind, SchemaError
-from esclusa.model.migration import MigrationStep
+from esclusa.model.migration import MigrationStep, refuse_foreign
 from esclusa.model.query import Query
 from esclusa.model.record import Kind
 from esclusa.model.value import value
@@ -83,15 +83,21 @@ def unfit(kind: Kind) -> list[str]:
 async def pending(
     client: FirestoreClient, kinds: Sequence[Kind], adopter: Adopter
 ) -> list[MigrationStep]:
-    """Describe what ``migrate`` would write."""
+    """Describe what ``migrate`` would write.
+
+    A collection in which other programs wrote documents before it was recorded is theirs.
+    """
     missing = await _missing(client, kinds)
-    lines = []
+    steps = []
     if missing.layout:
-        lines.append(("", f"write {names.SCHEMA}/_store: layout {layout.VERSION}"))
-    lines += [
-        (kind.table, f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}")
-        for kind, (_, lacks) in missing.kinds.items()
-    ]
+        steps.append(_step(f"write {names.SCHEMA}/_store: layout {layout.VERSION}"))
+    others = await _written_by_others(client, missing.kinds)
+    for kind, (known, lacks) in missing.kinds.items():
+        line = f"write {names.SCHEMA}/{kind.table}: {', '.join(lacks)}"
+        steps.append(_step(line, kind.table))
+        if known and lacks and kind in others:
+            line = f"add {', '.join(lacks)} to the documents of {kind.table} that lack them"
+            steps.append(_step(line, kind.table, foreign=True))
     for kind in kinds:
         if not kind.system and (left := await adopter.unadopted(kind)):
             fields = ", ".join(c for n, c in kind.columns.items() if n in kind.track)
@@ -99,22 +105,33 @@ async def pending(
                 f"update {left.count} documents of {kind.table} without tracking"
                 f" ({', '.join(left.examples)}): add what they lack of {fields}"
             )
-            lines.append((kind.table, line))
-    steps = [MigrationStep(line, f"-- {line}", table) for table, line in lines]
+            steps.append(_step(line, kind.table, foreign=kind in missing.kinds))
     return steps + id_steps(missing.earlier_ids)
 
 
+def _step(line: str, table: str = "", *, foreign: bool = False) -> MigrationStep:
+    return MigrationStep(line, f"-- {line}", table, foreign)
+
+
 async def migrate(
-    client: FirestoreClient, context: CallContext, kinds: Sequence[Kind], adopter: Adopter
+    client: FirestoreClient,
+    context: CallContext,
+    kinds: Sequence[Kind],
+    adopter: Adopter,
+    *,
+    foreign: bool,
 ) -> tuple[list[str], list[Kind]]:
     """Record the layout and the fields, fill in new fields, and describe what was done.
 
-    Return also the kinds whose ids version 0.1.0 made.
+    Return also the kinds whose ids version 0.1.0 made. Raises ForeignTables as ``Store.migrate``
+    does.
 
     Documents of other programs are adopted before the kind is recorded: until then, those without
     a status begin as ``adopt=`` says, however often the migration is interrupted.
     """
     missing, done = await _missing(client, kinds), list[str]()
+    if not foreign and missing.kinds and missing.layout != "move":
+        refuse_foreign(await pending(client, list(missing.kinds), adopter))
     if missing.layout:
         done += await layout.migrate(client, missing.layout)
         missing = await _missing(client, kinds)
@@ -169,12 +186,17 @@ async def use(client: FirestoreClient, kinds: Sequence[Kind]) -> set[Kind]:
     faults += [f"{kind.table}: it has ids of version 0.1.0" for kind in missing.earlier_ids]
     if faults:
         raise SchemaBehind("the store needs `esclusa migrate`", faults)
+    return await _written_by_others(client, kinds)
+
+
+async def _written_by_others(client: FirestoreClient, kinds: Iterable[Kind]) -> set[Kind]:
+    """The kinds of which other programs write documents, as far as it was noted."""
     watched = {k: f"{client.root}/{names.ADOPTION}/{names.segment(k.table)}" for k in kinds}
     found = await client.get(list(watched.values()), "schema")
     return {
         kind
         for kind, name in watched.items()
-        if name in found and found[name].fields["foreign"].boolean_value
+        if kind.attached or (name in found and found[name].fields["foreign"].boolean_value)
     }
 
 

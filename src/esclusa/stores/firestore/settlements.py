@@ -20,7 +20,6 @@ from esclusa.model.errors import BadRecord, StoreConflict, StoreUnavailable
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Locked, Settled, Settlement, Verdict
 from esclusa.model.texts import text
-from esclusa.stores.firestore.claims import LeaseCache
 from esclusa.stores.firestore.client import LOCK_SECONDS, FirestoreClient, PreconditionFailed
 from esclusa.stores.firestore.commits import (
     SettlementCommit,
@@ -35,6 +34,7 @@ from esclusa.stores.firestore.documents import (
     new_document,
 )
 from esclusa.stores.firestore.keys import looked_up
+from esclusa.stores.firestore.leases import LeaseCache
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.writes import in_commits, merged
 from esclusa.stores.isolate import LockTimeout, settle_isolated

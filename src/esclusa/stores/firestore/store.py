@@ -48,11 +48,11 @@ from esclusa.stores.firestore import (
 )
 from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.budgets import BudgetDocuments
-from esclusa.stores.firestore.claims import DocumentClaimer, LeaseCache
+from esclusa.stores.firestore.claims import DocumentClaimer
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec
 from esclusa.stores.firestore.documents import CallContext
-from esclusa.stores.firestore.leases import KeptLeases
+from esclusa.stores.firestore.leases import KeptLeases, LeaseCache, LeaseRenewals
 from esclusa.stores.firestore.notifications import WakeNotifier
 from esclusa.stores.firestore.settlements import DocumentSettler
 from esclusa.stores.isolate import ClaimIsolation
@@ -94,8 +94,9 @@ class FirestoreStore:
         self._codecs: dict[str, Codec] = {}
         self._staged_states: dict[str, frozenset[str]] = {}
         self._held_states: dict[str, frozenset[str]] = {}
-        leases = LeaseCache()
-        self._claimer = DocumentClaimer(self._client, leases, KeptLeases(self._client), rng)
+        leases, kept = LeaseCache(), KeptLeases(self._client)
+        self._claimer = DocumentClaimer(self._client, leases, kept, rng)
+        self._renewals = LeaseRenewals(self._client, leases, kept)
         self.on_refused: OnRefused | None = None
         self._claims = ClaimIsolation(
             self._claim,
@@ -145,7 +146,7 @@ class FirestoreStore:
     ) -> list[str]:
         self._learn_stages(kinds, stages)
         done, earlier = await schema.migrate(
-            self._client, await self._context(), kinds, self._adopter
+            self._client, await self._context(), kinds, self._adopter, foreign=foreign
         )
         return done + await IdChanger(self, kinds).run(earlier, progress or (lambda line: None))
 
@@ -161,7 +162,7 @@ class FirestoreStore:
         for kind in kinds:
             kind.found_without(frozenset())
             codec = self._codecs[kind.table] = Codec(kind)
-            codec.foreign = self._adopter.watch(kind).foreign = kind.attached or kind in foreign
+            codec.foreign = self._adopter.watch(kind).foreign = kind in foreign
 
     def _learn_stages(self, kinds: Sequence[Kind], stages: Sequence[Stage]) -> None:
         for kind in kinds:
@@ -312,8 +313,12 @@ class FirestoreStore:
     async def _candidates(self, request: ClaimRequest) -> list[str]:
         return await self._claimer.candidate_ids(await self._context(), request)
 
+    async def foreign_locks(self, kind: Kind, ids: Sequence[str]) -> dict[str, datetime]:
+        holds = self._held_states.get(kind.table, frozenset())
+        return await self._claimer.foreign_locks(await self._context(), kind, ids, holds)
+
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
-        return await self._claimer.renew(await self._context(), renewals)
+        return await self._renewals.renew(await self._context(), renewals)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         return await self._settler.settle(await self._context(), settlements)

@@ -9,6 +9,7 @@ lease is kept there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.settlement import Renewal
@@ -54,6 +55,24 @@ def not_locked_by_others(table: Table) -> list[str]:
     age = f"interval '{table.kind.track.abandoned_after} seconds'"
     locked, due = _with_zone(since), _with_zone(table.columns["due_at"])
     return [f"(t.{since.ident} IS NULL OR {due} > {locked} OR {locked} <= {NOW} - {age})"]
+
+
+async def foreign_locks(
+    connections: ConnectionPools, table: Table, ids: Sequence[str], offset: timedelta
+) -> dict[str, datetime]:
+    """Return which of these records another program's worker has, and since when."""
+    tests = not_locked_by_others(table)
+    if not tests:
+        return {}
+    since = _with_zone(table.extras["leased_at"])
+    rows = await connections.read(
+        f"""SELECT {table.id.read()}, {since} FROM {table.ident} t
+        WHERE t.{table.id.ident} = ANY({table.id_array("$2::text[]")})
+            AND ({tests[0]}) IS NOT TRUE""",
+        offset,
+        table.possible_ids(ids),
+    )
+    return dict(rows)
 
 
 def _with_zone(column: TableColumn) -> str:

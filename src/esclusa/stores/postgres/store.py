@@ -304,6 +304,10 @@ class PostgresStore:
             self._connections, self._table(request.kind), request, cap, self._offset
         )
 
+    async def foreign_locks(self, kind: Kind, ids: Sequence[str]) -> dict[str, datetime]:
+        table = self._table(kind)
+        return await leases.foreign_locks(self._connections, table, ids, self._offset)
+
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         groups: dict[tuple[Kind, tuple[str, ...], bool], list[Renewal]] = defaultdict(list)
         for renewal in renewals:

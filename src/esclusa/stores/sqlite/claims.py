@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import apsw
@@ -15,15 +15,20 @@ from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.client import fetch_json
-from esclusa.stores.sqlite.codec import encode_time
+from esclusa.stores.sqlite.codec import decode_time, encode_time
 from esclusa.stores.sqlite.statements import (
+    abandoned_before,
     claim_rows,
     expr,
+    has_locks_of_others,
     json_expr,
     locator,
     locator_array,
+    not_locked_by_others,
     quote,
     table_of,
+    text_array,
+    time_expr,
 )
 from esclusa.stores.sqlite.transaction import INSERT_HISTORY, RowUpdates, Transaction
 
@@ -185,3 +190,18 @@ def renew(transaction: Transaction, renewals: Sequence[Renewal]) -> set[Ref]:
         updates.add(ref.kind, values, tuple(tracking), renewal.fields)
     updates.flush()
     return held
+
+
+def foreign_locks(
+    connection: apsw.Connection, kind: Kind, ids: Sequence[str], now: datetime
+) -> dict[str, datetime]:
+    """Return which of these records another program's worker has, and since when."""
+    if not has_locks_of_others(kind):
+        return {}
+    rows = connection.execute(
+        f"""SELECT {expr(kind, "id")}, {time_expr(kind, "leased_at")} FROM {table_of(kind)}
+        WHERE {quote(kind.id_column)} IN (SELECT value FROM carray(?))
+            AND NOT {not_locked_by_others(kind)}""",
+        (text_array(ids), abandoned_before(kind, now)),
+    )
+    return {str(id): decode_time(since) for id, since in rows}

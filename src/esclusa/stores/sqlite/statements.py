@@ -14,7 +14,7 @@ import hashlib
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -399,16 +399,33 @@ def claim_candidates(
     if request.excluded:
         tests.append(f"{quote(kind.id_column)} NOT IN (SELECT value FROM carray(?))")
         values.append(text_array(request.excluded))
-    if kind.attached and "leased_at" in kind.extras and not later:
-        # A worker of another program locks rows that are due. Our own leases end after they began.
-        locked = time_expr(kind, "leased_at")
-        tests.append(f"({locked} = '' OR {due} > {locked} OR {locked} <= ?)")
-        age = timedelta(seconds=kind.track.abandoned_after)
-        values.append(encode_time(decode_time(now) - age))
+    if has_locks_of_others(kind) and not later:
+        tests.append(not_locked_by_others(kind))
+        values.append(abandoned_before(kind, decode_time(now)))
     if kind.attached:  # a row without an id cannot be addressed
         tests.append(f"{quote(kind.id_column)} IS NOT NULL")
     using = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""
     return f"{table_of(kind)}{using}{where_clause(tests)}", values
+
+
+def has_locks_of_others(kind: Kind) -> bool:
+    """Whether the table has a column in which another program notes that it has a row."""
+    return kind.attached and "leased_at" in kind.extras
+
+
+def not_locked_by_others(kind: Kind) -> str:
+    """Return the test that no other program's worker has a row, or that its lock is old.
+
+    It takes ``abandoned_before``. A worker of another program locks rows that are due. Our own
+    leases end after they began.
+    """
+    locked, due = time_expr(kind, "leased_at"), time_expr(kind, "due_at")
+    return f"({locked} = '' OR {due} > {locked} OR {locked} <= ?)"
+
+
+def abandoned_before(kind: Kind, now: datetime) -> str:
+    """Return the time before which the locks of other programs count no more."""
+    return encode_time(now - timedelta(seconds=kind.track.abandoned_after))
 
 
 def claim_rows(request: ClaimRequest, now: str, indexes: frozenset[str]) -> Statement:

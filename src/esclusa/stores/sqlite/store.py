@@ -298,6 +298,10 @@ class SqliteStore:
         now, indexes = encode_time(self._now()), self._indexes
         return await self._reader.call(lambda c: claims.candidate_ids(c, request, now, indexes))
 
+    async def foreign_locks(self, kind: Kind, ids: Sequence[str]) -> dict[str, datetime]:
+        now = self._now()
+        return await self._reader.call(lambda c: claims.foreign_locks(c, kind, ids, now))
+
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:
         return await self._write(lambda t: claims.renew(t, renewals)) if renewals else set()
 
