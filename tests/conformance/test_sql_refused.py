@@ -1,4 +1,4 @@
-"""A table that does not let some of its records be claimed: the others are claimed."""
+"""A table that does not let some of its records be changed: the others are."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pytest
 from conformance.databases import SQL, Database
 from conformance.helpers import claim, insert_new, read
 from conformance.kinds import WORK, Job
+from conformance.test_store_renames import Letter, OldLetter, stores
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Ref
 from esclusa.stores import isolate
+
+__all__ = ["stores"]  # a fixture
 
 pytestmark = pytest.mark.parametrize("provider", SQL, indirect=True)
 
@@ -69,3 +72,22 @@ async def test_a_table_that_refuses_every_claim_is_an_error(
     await empty_database.refuse("t_jobs", "id", ids)
     with pytest.raises(BadRecord, match="not allowed"):
         await claim(store, WORK)
+
+
+@pytest.mark.promise(12)
+async def test_the_others_are_renamed_and_the_row_is_named(
+    stores: Any, empty_database: Database
+) -> None:
+    old, new = stores
+    await insert_new(old, *[OldLetter(name=f"l{n:02}") for n in range(20)])
+    bad = ["l00", "l07", "l19"]
+    await empty_database.refuse("t_letters", "id", bad)
+    moved = [await new.rename_states(Letter.kind, 8) for _ in range(3)]
+    assert sum(moved) == 17
+    with pytest.raises(BadRecord, match=r"l00: .*not allowed.*l07: .*l19: ") as caught:
+        await new.rename_states(Letter.kind, 8)
+    assert "l01" not in str(caught.value)
+    assert [s.to for s in await new.history(Ref(Letter.kind, "l01"))] == ["pending"]
+    assert await new.history(Ref(Letter.kind, "l00")) == []
+    await empty_database.allow("t_letters")
+    assert await new.rename_states(Letter.kind) == 3

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from esclusa import App, Backoff, Lifecycle, Permanent, Record, RunContext, To
+from esclusa import App, Backoff, Lifecycle, Move, Permanent, Record, RunContext, To
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.system_records import Audit, DeadLetter, Message
@@ -241,6 +241,45 @@ async def test_more_matches_than_previewed_change_nothing(new_engine: Any) -> No
     assert (await engine.records.find(Audit)).items == []
     acted = await operator.redrive(reason="x", where=open_ones, seen=4)
     assert (acted.moved, acted.dry_run) == (3, False)
+
+
+class Note(Record, table="notes", key="name"):
+    name: str
+    lifecycle = Lifecycle("new -> busy -> done\nbusy -> new")
+
+
+def helping() -> App:
+    """The stage of another record, and a second one of the same record, send letters on."""
+    app = pipeline()
+
+    async def help(note: Note, at: Any) -> To:
+        return To("done", also=[Move(Letter, note.name, "new", frm="bad")])
+
+    async def rescue(letter: Letter, at: Any) -> To:
+        return To("new")
+
+    app.stage(Note, take="new", hold="busy", name="help", every="1h")(help)
+    app.stage(Letter, take="bad", name="rescue", every="1h")(rescue)
+    return app
+
+
+@pytest.mark.parametrize("way", ["effect", "stage", "put"])
+async def test_a_dead_letter_is_closed_at_once_when_a_settlement_sends_its_record_on(
+    new_engine: Any, way: str
+) -> None:
+    engine = await new_engine(helping())
+    await engine.records.insert([Letter(name="bad"), Note(name="bad")])
+    async with engine.running():
+        await engine.run_cycle("mail.work")
+        assert await _letters(engine) == [("bad", "open")]
+        if way == "put":
+            await engine.records.put([Letter(name="bad", status="new")], who="import")
+        else:
+            await engine.run_cycle("mail.help" if way == "effect" else "mail.rescue")
+    assert [(r.name, r.status) for r in (await engine.records.find(Letter)).items] == [
+        ("bad", "new")
+    ]
+    assert await _letters(engine) == [("bad", "resolved")]
 
 
 async def test_closed_letters_audit_and_history_are_pruned_by_age(new_engine: Any) -> None:

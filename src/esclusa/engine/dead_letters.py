@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from esclusa.engine.registry import Registry
 from esclusa.model.effects import Move
-from esclusa.model.errors import NotFound
+from esclusa.model.errors import NotFound, StoreConflict, StoreUnavailable
 from esclusa.model.query import Page, Where, one_of, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Settled, Settlement
-from esclusa.model.stage import Ways, ways_back
+from esclusa.model.stage import Stage, Ways, ways_back
 from esclusa.model.system_records import DeadLetter
 from esclusa.model.texts import text
 from esclusa.ports.store import Store
@@ -83,12 +85,18 @@ class DeadLetters:
 
     async def close(self, records: Iterable[Record], who: str) -> int:
         """Close the open letters of records that were exhausted, as given, and are not any more."""
+        return await self.close_of([r.ref for r in records if self._is_exhausted(r)], who)
+
+    async def close_of(self, refs: Iterable[Ref], who: str) -> int:
+        """Close the open letters of these records, if they are not exhausted any more."""
         by_kind: defaultdict[Kind, list[str]] = defaultdict(list)
-        for record in records:
-            if self._is_exhausted(record):
-                by_kind[record.kind].append(record.id)
+        for ref in refs:
+            by_kind[ref.kind].append(ref.id)
         closed = 0
         for kind, ids in by_kind.items():
+            opened = query(DeadLetter, {"status": "open", "table_name": kind.table}, limit=1)
+            if not (await self._store.find(opened)).items:
+                continue
             for start in range(0, len(ids), _PART):
                 asked = {
                     "status": "open",
@@ -97,6 +105,10 @@ class DeadLetters:
                 }
                 closed += await self._close((await self._page(asked)).items, who)
         return closed
+
+    def may_leave(self, kind: Kind, states: Iterable[str]) -> bool:
+        """Whether a record of the kind that leaves one of these states may have a letter."""
+        return any((kind.table, state) in self._exhausted for state in states)
 
     async def close_all(self, who: str) -> int:
         """Close every open letter whose record went on, by any program.
@@ -148,3 +160,53 @@ class DeadLetters:
     def _is_exhausted(self, record: Record) -> bool:
         state = record.kind.lifecycle.current(record.status)
         return (record.kind.table, state) in self._exhausted
+
+
+class DeadLetterCloser:
+    """Closes the letters of records that settlements of this process moved, right afterwards.
+
+    What fails is left to the sweep, which also finds what other programs moved.
+    """
+
+    def __init__(self, letters: DeadLetters, who: str) -> None:
+        self._letters = letters
+        self._who = who
+        self._waiting: dict[Ref, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def watches(self, stage: Stage) -> bool:
+        """Whether the stage takes records that another one has exhausted."""
+        return self._letters.may_leave(stage.kind, stage.take)
+
+    def settled(self, settlements: Sequence[Settlement], *, own: bool) -> None:
+        """Look at what these moved: by their effects, and with ``own`` their own records."""
+        for settlement in settlements:
+            if own:
+                self._waiting[settlement.ref] = None
+            for effect in settlement.effects:
+                if isinstance(effect, Move):
+                    kind = effect.kind
+                    left = effect.frm or kind.lifecycle.sources(effect.to)
+                    if self._letters.may_leave(kind, left):
+                        self._waiting[Ref(kind, effect.id)] = None
+        if self._waiting and self._task is None:
+            self._task = asyncio.create_task(self._run(), name="closing dead letters")
+
+    async def close(self, refs: Sequence[Ref]) -> None:
+        """Close the letters of these records, as far as the store answers."""
+        refs = [r for r in refs if self._letters.may_leave(r.kind, r.kind.lifecycle.states)]
+        with suppress(StoreConflict, StoreUnavailable):
+            await self._letters.close_of(refs, self._who)
+
+    async def stop(self) -> None:
+        """Wait for what is under way."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                refs, self._waiting = list(self._waiting), {}
+                await self.close(refs)
+        finally:
+            self._task = None

@@ -22,7 +22,7 @@ from esclusa.engine.attempt import StageTools
 from esclusa.engine.claimer import BudgetReservation, Claimer
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycles import CycleRecords, CycleRunner
-from esclusa.engine.dead_letters import DeadLetters
+from esclusa.engine.dead_letters import DeadLetterCloser, DeadLetters
 from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.leases import LeaseRenewer, Periodic
 from esclusa.engine.lifecycles import Lifecycles, StragglerRenamer
@@ -106,6 +106,8 @@ class Engine:
         )
         self.registry = registry = Registry((*plans, system.bind(NoSettings())))
         self._dead_letters = DeadLetters(store, registry)
+        self._closer = DeadLetterCloser(self._dead_letters, worker)
+        records.on_moved = self._closer.close
         self.lifecycles = Lifecycles(registry, store, clock)
         self._renamer = StragglerRenamer(registry, store, clock, telemetry, worker)
         self.settler = Settler(
@@ -228,6 +230,7 @@ class Engine:
             refuse = bool(register) or not judge
             await self.startup.call(partial(self.registration.check_offset, refuse=refuse))
             self.settler.start()
+            stack.push_async_callback(self._closer.stop)
             stack.push_async_callback(self.settler.stop)
             stack.push_async_callback(self.alerts.close)
             stack.push_async_callback(self.pauses.close)
@@ -388,6 +391,7 @@ class Engine:
             clock=self.clock,
             rng=self._rng,
             worker=self.worker,
+            closer=self._closer,
         )
         return StageWorker(
             stage,

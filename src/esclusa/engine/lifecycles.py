@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.registry import SYSTEM, Registry
-from esclusa.model.errors import BadQuery, EsclusaError, NotFound, SchemaBehind
+from esclusa.model.errors import BadQuery, BadRecord, EsclusaError, NotFound, SchemaBehind
 from esclusa.model.query import Cond, Query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Settlement, StateCount
@@ -271,9 +271,10 @@ class Lifecycles:
     ) -> dict[str, tuple[int, int]]:
         """Move all records in renamed states; return how many were moved and left, by table.
 
-        Records are left if other programs keep them locked; workers move them later.
+        Records are left if other programs keep them locked; workers move them later. Raises
+        BadRecord at the end, with the records that their tables refuse.
         """
-        done = {}
+        done, refused = {}, list[str]()
         for kind in self._registry.all_kinds:
             if not kind.lifecycle.renamed:
                 continue
@@ -294,11 +295,15 @@ class Lifecycles:
                     if not left or tries > LOCK_TRIES:
                         break
                     await asyncio.sleep(LOCK_WAIT)
+            except BadRecord as error:
+                refused.append(str(error))
             finally:
                 if moved:
                     await self._store.insert([rename_audit(kind, moved, who, self._clock.now())])
             if moved or left:
                 done[kind.table] = (moved, left)
+        if refused:
+            raise BadRecord("; ".join(refused))
         return done
 
 

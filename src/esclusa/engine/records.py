@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,8 @@ class Records:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # Called with records that ``put`` has moved.
+        self.on_moved: Callable[[Sequence[Ref]], Awaitable[None]] | None = None
 
     async def get(self, kind: type[R], *key: Any) -> R | None:
         """The record with this id, or with this key when several parts are given."""
@@ -164,6 +166,8 @@ class Records:
                 if not isinstance(verdict, Settled)
             ]
             if not lost:
+                if self.on_moved is not None and settlements:
+                    await self.on_moved([settlement.ref for settlement in settlements])
                 return answers
             for settlement in lost:
                 [present] = await self._store.get(settlement.ref.kind, [settlement.ref.id])

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
+from esclusa.engine.dead_letters import DeadLetterCloser
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.pauses import StageGate
 from esclusa.engine.rates import Rates
@@ -61,6 +62,7 @@ class StageSettler:
         rng: Random,
         worker: str,
         gate: StageGate,
+        closer: DeadLetterCloser,
         released: Callable[[int], None],
     ) -> None:
         self._stage = stage
@@ -75,6 +77,8 @@ class StageSettler:
         self._worker = worker
         self._gate = gate
         self._released = released
+        self._closer = closer
+        self._takes_exhausted = closer.watches(stage)
         self.settling = 0
 
     def settle(self, held: HeldLease, result: Result) -> None:
@@ -155,6 +159,9 @@ class StageSettler:
                 ended["lost"].append((held, settlement))
         for name, those in ended.items():
             self._count(name, those)
+        own = self._takes_exhausted
+        if moved := [s for _, s, v in verdicts if (own or s.effects) and isinstance(v, Settled)]:
+            self._closer.settled(moved, own=own)
         self._released(sum(map(len, ended.values())))
 
     def _reject(self, held: HeldLease, settlement: Settlement, verdict: Rejected) -> None:

@@ -212,7 +212,8 @@ class Store(Protocol):
 
         Each gets a history row. Everything else stays: a lease under the earlier name goes on, and
         its settlement is applied. A record that another program has locked is left for a later
-        call. Raises BadRecord if the table refuses the new state.
+        call. A record that the table refuses in its new state holds up no other one. Raises
+        BadRecord that names them when nothing else is left to rename.
         """
 
     async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:

@@ -158,3 +158,47 @@ class ClaimIsolation:
     def _leave_out(self, ref: Ref, why: str) -> None:
         self._left_out[ref.kind.table][ref.id] = time.monotonic() + _LEFT_OUT
         self._report(ref, why)
+
+
+class RefusedRenames:
+    """The records of a table whose new state the table refuses; the others are renamed."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] = {}
+
+    async def divide(
+        self,
+        ids: Sequence[str],
+        rename: Callable[[Sequence[str]], Awaitable[int]],
+        errors: tuple[type[Exception], ...],
+        message: Callable[[Exception], str] = str,
+    ) -> int:
+        """Rename a batch in parts until those that the table refuses are found.
+
+        It gives up when it has found many, and could rename none.
+        """
+        moved, parts = 0, [ids] if ids else []
+        while parts:
+            part = parts.pop()
+            try:
+                moved += await rename(part)
+            except errors as error:
+                if len(part) > 1:
+                    parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+                    continue
+                self.ids[part[0]] = message(error)
+                if not moved and len(self.ids) >= _MAX_FOUND:
+                    break
+        return moved
+
+    def check(self, moved: int, table: str) -> None:
+        """Raise BadRecord that names them, if nothing else is left to rename.
+
+        They are then forgotten, so that the next call tries them again.
+        """
+        if moved or not self.ids:
+            return
+        shown, self.ids = self.ids, {}
+        named = "; ".join(f"{id}: {why}" for id, why in list(shown.items())[:5])
+        more = f"; and {len(shown) - 5} more" if len(shown) > 5 else ""
+        raise BadRecord(f"table {table} does not let states be renamed: {named}{more}")

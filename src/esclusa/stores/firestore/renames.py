@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from esclusa.model.earlier_ids import IdChange
+from esclusa.model.errors import BadRecord
 from esclusa.model.query import Cond, Order, Query
 from esclusa.model.record import Kind, Ref
 from esclusa.model.texts import text
@@ -14,6 +15,7 @@ from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
 from esclusa.stores.firestore.codec import SHARD, Codec, Document, encode, shard_of
 from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
 from esclusa.stores.firestore.writes import delete_document, put_document
+from esclusa.stores.isolate import RefusedRenames
 
 # How many undeclared states are reported at most.
 _MAX_UNDECLARED_STATES = 50
@@ -34,23 +36,33 @@ async def states(client: FirestoreClient, codec: Codec) -> list[str]:
 
 
 async def rename_states(
-    client: FirestoreClient, context: CallContext, kind: Kind, limit: int, who: str
+    client: FirestoreClient,
+    context: CallContext,
+    kind: Kind,
+    limit: int,
+    who: str,
+    refused: RefusedRenames,
 ) -> int:
     """Give records in renamed states their present state; return how many.
 
     Lease, attempts and times of a record stay. A document that was written meanwhile is left for
-    the next call.
+    the next call. ``refused``: what cannot be written with one more step in its history.
     """
     if not kind.lifecycle.renamed:
         return 0
     asked = Query(kind, (("status", Cond("in", tuple(kind.lifecycle.renamed))),))
-    found = await queries.first(client, context.codec_of(kind), asked, limit, "rename")
+    most = limit + len(refused.ids)
+    found = await queries.first(client, context.codec_of(kind), asked, most, "rename")
     moved = 0
     single = []
-    for each in found:
+    for each in [f for f in found if f.id not in refused.ids][:limit]:
         doc = document_state(context, Ref(kind, each.id), each.document)
         assert doc is not None
-        writes = _renamed(context, doc, who)
+        try:
+            writes = _renamed(context, doc, who)
+        except BadRecord as error:
+            refused.ids[each.id] = str(error)
+            continue
         if len(writes) == 1:
             single.append(writes[0])
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
@@ -55,7 +56,7 @@ from esclusa.stores.firestore.documents import CallContext
 from esclusa.stores.firestore.leases import KeptLeases, LeaseCache, LeaseRenewals
 from esclusa.stores.firestore.notifications import WakeNotifier
 from esclusa.stores.firestore.settlements import DocumentSettler
-from esclusa.stores.isolate import ClaimIsolation
+from esclusa.stores.isolate import ClaimIsolation, RefusedRenames
 
 # Seconds after which the server's time is measured again, if no other call measured it.
 _MAX_CLOCK_AGE = 60.0
@@ -92,6 +93,7 @@ class FirestoreStore:
         self.reads, self.writes = self._client.reads, self._client.writes
         rng = rng or Random()
         self._codecs: dict[str, Codec] = {}
+        self._refused_renames = defaultdict[str, RefusedRenames](RefusedRenames)
         self._staged_states: dict[str, frozenset[str]] = {}
         self._held_states: dict[str, frozenset[str]] = {}
         leases, kept = LeaseCache(), KeptLeases(self._client)
@@ -281,7 +283,9 @@ class FirestoreStore:
 
     async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
         context = await self._context()
-        moved = await renames.rename_states(self._client, context, kind, limit, who)
+        refused = self._refused_renames[kind.table]
+        moved = await renames.rename_states(self._client, context, kind, limit, who, refused)
+        refused.check(moved, kind.table)
         if moved:
             self._notifier.notify([kind.table])
         return moved

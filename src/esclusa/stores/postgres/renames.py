@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from esclusa.model.earlier_ids import IdChange
-from esclusa.model.errors import BadRecord
 from esclusa.model.migration import MigrationStep
 from esclusa.model.texts import text
+from esclusa.stores.isolate import RefusedRenames
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
 from esclusa.stores.postgres.codec import TEXT_TYPES, Table, literal
 from esclusa.stores.postgres.limits import LONG_LIMITS
@@ -61,21 +61,43 @@ async def default_steps(connection: Any, table: Table) -> list[MigrationStep]:
 
 
 async def rename_states(
-    connections: ConnectionPools, table: Table, limit: int, who: str, offset: timedelta
+    connections: ConnectionPools,
+    table: Table,
+    limit: int,
+    who: str,
+    offset: timedelta,
+    refused: RefusedRenames,
 ) -> int:
-    """Give records in renamed states their present state; return how many."""
+    """Give records in renamed states their present state; return how many.
+
+    ``refused``: what the table refused so far. A batch with such a row is divided.
+    """
     renamed = await _storable(connections, table)
     if not renamed:
         return 0
+
+    async def rename(ids: Sequence[str] | None = None) -> int:
+        statement = _rename_statement(table, renamed, only=ids is not None)
+        given = list(refused.ids) if ids is None else list(ids)
+        rows = await connections.claim(statement, offset, limit, who, given, limits=LONG_LIMITS)
+        return int(rows[0][0])
+
     try:
+        return await rename()
+    except TABLE_ERRORS:  # a constraint or trigger of another program's table
+        states = in_states(table, list(renamed))
         rows = await connections.claim(
-            _rename_statement(table, renamed), offset, limit, who, limits=LONG_LIMITS
+            f"""SELECT {table.id.read()} FROM {table.ident} t
+            WHERE {states} AND NOT {_is_one_of(table, "$1")} LIMIT $2::bigint""",
+            list(refused.ids),
+            limit,
+            limits=LONG_LIMITS,
         )
-    except TABLE_ERRORS as error:  # a constraint or trigger of another program's table
-        raise BadRecord(
-            f"table {table.name} does not let its states be renamed: {error_message(error)}"
-        ) from None
-    return int(rows[0][0])
+        return await refused.divide([row[0] for row in rows], rename, TABLE_ERRORS, error_message)
+
+
+def _is_one_of(table: Table, ids: str) -> str:
+    return f"t.{table.id.ident} = ANY({table.id_array(f'{ids}::text[]')})"
 
 
 async def _storable(connections: ConnectionPools, table: Table) -> Mapping[str, str]:
@@ -89,11 +111,14 @@ async def _storable(connections: ConnectionPools, table: Table) -> Mapping[str, 
     return {o: n for o, n in renamed.items() if not values or o in values}
 
 
-def _rename_statement(table: Table, renamed: Mapping[str, str]) -> str:
+def _rename_statement(table: Table, renamed: Mapping[str, str], *, only: bool = False) -> str:
     """Pick, change and add to the history. Lease, attempts and times of a record stay.
 
-    A row that another session has locked is left for the next call.
+    A row that another session has locked is left for the next call. The last value has ids: the
+    only ones to pick, or those to leave out.
     """
+    picked = _is_one_of(table, "$4")
+    picked = picked if only else f"(cardinality($4::text[]) = 0 OR NOT {picked})"
     status = table.status
     cases = " ".join(
         f"WHEN {literal(old)} THEN {status.write(literal(new))}" for old, new in renamed.items()
@@ -117,7 +142,8 @@ def _rename_statement(table: Table, renamed: Mapping[str, str]) -> str:
         )"""
     return f"""WITH picked AS MATERIALIZED (
             SELECT t.ctid AS place{part}, {status.read()} AS was FROM {table.ident} t
-            WHERE {in_states(table, list(renamed))} LIMIT $2::bigint {ROW_LOCK} SKIP LOCKED
+            WHERE {in_states(table, list(renamed))} AND {picked}
+            LIMIT $2::bigint {ROW_LOCK} SKIP LOCKED
         ),
         moved AS (
             UPDATE {table.ident} t SET {status.ident} = CASE p.was {cases} END

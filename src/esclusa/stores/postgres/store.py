@@ -33,7 +33,7 @@ from esclusa.model.stage import Stage
 from esclusa.ports.store import OnAdopted, OnRefused
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.earlier_ids import IdChanger
-from esclusa.stores.isolate import ClaimIsolation
+from esclusa.stores.isolate import ClaimIsolation, RefusedRenames
 from esclusa.stores.postgres import (
     claims,
     inserts,
@@ -84,6 +84,7 @@ class PostgresStore:
         self._listener = NotificationListener(self._connections)
         self._tables: dict[str, Table] = {}
         self._stages: dict[str, dict[str, Stage]] = defaultdict(dict)
+        self._refused_renames = defaultdict[str, RefusedRenames](RefusedRenames)
         self._new_id = new_id
         self.on_refused: OnRefused | None = None
         self.on_adopted: OnAdopted | None = None
@@ -270,7 +271,12 @@ class PostgresStore:
 
     async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
         table = self._table(kind)
-        return await renames.rename_states(self._connections, table, limit, who, self._offset)
+        refused = self._refused_renames[kind.table]
+        moved = await renames.rename_states(
+            self._connections, table, limit, who, self._offset, refused
+        )
+        refused.check(moved, kind.table)
+        return moved
 
     async def change_ids(self, kind: Kind, changes: Sequence[IdChange], archived: bool) -> int:
         return await renames.change_ids(self._connections, self._table(kind), changes, archived)

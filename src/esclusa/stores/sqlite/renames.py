@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
@@ -23,6 +23,7 @@ from esclusa.stores.sqlite.statements import (
     quote,
     select_json,
     table_of,
+    text_array,
 )
 from esclusa.stores.sqlite.transaction import Transaction
 
@@ -34,24 +35,56 @@ def states(connection: apsw.Connection, kind: Kind) -> list[str]:
     return [str(state) for state, _ in fetch_json(connection, *count_by_state(kind, 0))]
 
 
-def rename_states(transaction: Transaction, kind: Kind, limit: int, who: str) -> int:
+def rename_states(
+    transaction: Transaction,
+    kind: Kind,
+    limit: int,
+    who: str,
+    refused: Collection[str],
+    only: Sequence[str] | None = None,
+) -> int:
     """Give records in renamed states their present state; return how many.
 
-    Lease, attempts and times of a record stay.
+    Lease, attempts and times of a record stay. ``refused``: ids to leave out. ``only``: these ids.
     """
     moved = 0
     for old, new in kind.lifecycle.renamed.items() if "status" in kind.columns else ():
-        columns = f"{locator(kind)} AS l, {json_expr(kind, 'id')} AS i"
-        found = f"SELECT {columns} FROM {table_of(kind)} WHERE {expr(kind, 'status')} = ? LIMIT ?"
-        rows = fetch_json(
-            transaction.connection, select_json("l, i", f"({found})"), (old, limit - moved)
-        )
+        rows = _in_state(transaction.connection, kind, old, limit - moved, refused, only)
         if rows:
             _rename(transaction, kind, old, new, rows, who)
             moved += len(rows)
     if moved:
         transaction.woken.add(kind.table)
     return moved
+
+
+def renamed_ids(
+    connection: apsw.Connection, kind: Kind, limit: int, refused: Collection[str]
+) -> list[str]:
+    """Return the ids that ``rename_states`` would pick."""
+    ids: list[str] = []
+    for old in kind.lifecycle.renamed:
+        ids += [id for _, id in _in_state(connection, kind, old, limit - len(ids), refused, None)]
+    return ids
+
+
+def _in_state(
+    connection: apsw.Connection,
+    kind: Kind,
+    state: str,
+    limit: int,
+    refused: Collection[str],
+    only: Sequence[str] | None,
+) -> list[list[Any]]:
+    """Return locator and id of records in a state."""
+    columns = f"{locator(kind)} AS l, {json_expr(kind, 'id')} AS i"
+    tests, values = [f"{expr(kind, 'status')} = ?"], [state]
+    for ids, word in ((only, "IN"), (list(refused) or None, "NOT IN")):
+        if ids is not None:
+            tests.append(f"{quote(kind.id_column)} {word} (SELECT value FROM carray(?))")
+            values.append(text_array(ids))
+    found = f"SELECT {columns} FROM {table_of(kind)} WHERE {' AND '.join(tests)} LIMIT ?"
+    return fetch_json(connection, select_json("l, i", f"({found})"), (*values, limit))
 
 
 def _rename(

@@ -15,7 +15,7 @@ import apsw
 
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
-from esclusa.model.errors import SchemaBehind
+from esclusa.model.errors import BadRecord, SchemaBehind
 from esclusa.model.migration import MigrationStep, Progress, refuse_foreign, summaries
 from esclusa.model.query import Grouping, Page, Query, Total
 from esclusa.model.record import Kind, Record, Ref
@@ -37,7 +37,7 @@ from esclusa.model.texts import text
 from esclusa.ports.store import OnAdopted, OnRefused, StoreFaults
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.earlier_ids import IdChanger
-from esclusa.stores.isolate import ClaimIsolation, settle_isolated
+from esclusa.stores.isolate import ClaimIsolation, RefusedRenames, settle_isolated
 from esclusa.stores.sqlite import (
     budgets,
     claims,
@@ -90,6 +90,7 @@ class SqliteStore:
         self._read_kinds = CompiledKinds()  # each thread has its own
         self._indexes: frozenset[str] = frozenset()
         self._stage_states: defaultdict[str, set[str]] = defaultdict(set)
+        self._refused_renames = defaultdict[str, RefusedRenames](RefusedRenames)
         self._listener = WakeListener()
         self.on_refused: OnRefused | None = None
         self.on_adopted: OnAdopted | None = None
@@ -272,7 +273,22 @@ class SqliteStore:
     async def rename_states(self, kind: Kind, limit: int = 1000, who: str = "migrate") -> int:
         if not kind.lifecycle.renamed:
             return 0
-        return await self._write(lambda t: renames.rename_states(t, kind, limit, who))
+        refused = self._refused_renames[kind.table]
+
+        async def rename(ids: Sequence[str] | None = None) -> int:
+            return await self._write(
+                lambda t: renames.rename_states(t, kind, limit, who, refused.ids, ids)
+            )
+
+        try:
+            moved = await rename()
+        except BadRecord:  # a constraint or trigger of another program's table
+            ids = await self._reader.call(
+                lambda c: renames.renamed_ids(c, kind, limit, refused.ids)
+            )
+            moved = await refused.divide(ids, rename, (BadRecord,))
+        refused.check(moved, kind.table)
+        return moved
 
     async def change_ids(self, kind: Kind, changes: Sequence[IdChange], archived: bool) -> int:
         return await self._writer.write(lambda c: renames.change_ids(c, kind, changes, archived))
