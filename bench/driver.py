@@ -55,6 +55,7 @@ HELD = Side(
     "held",
     peer=False,
 )
+NOTIFIED = Side("INSERT of another program, notify=True", "ours", work="notified", peer=False)
 LIMIT = Side(
     "bare asyncpg loop",
     "limit",

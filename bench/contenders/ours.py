@@ -1,7 +1,8 @@
 """Esclusa: an ordinary pipeline, served by the scheduler as ``esclusa worker`` does it.
 
 The stages ``noop`` and ``sleep`` have no hold state, so a record gets one history row. ``held`` has
-a hold state, so a record gets two. Metrics are on. The log level is warning, the peers' default.
+a hold state, so a record gets two. ``notified`` works on a table that another program created and
+into which it inserts. Metrics are on. The log level is warning, the peers' default.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
 
+import asyncpg
+
 from bench.contenders.common import URL, Send, handle, main
-from esclusa import App, Lifecycle, Outcome, Record, To
+from esclusa import App, Lifecycle, Outcome, Record, To, track
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.engine import Engine
@@ -44,8 +47,20 @@ class Held(Record, table="held", key="number"):
     """)
 
 
+class Notified(Record, table="notified", id="nr", track=track(prefix="esclusa_", notify=True)):
+    number: int
+    payload: str
+
+    lifecycle = Lifecycle("ready -> done | failed")
+
+
+FOREIGN_TABLE = """CREATE TABLE notified
+    (nr bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number bigint, payload text)"""
+FOREIGN_INSERT = "INSERT INTO notified (number, payload) VALUES ($1, 'one')"
+
+
 def record_type(work: str) -> type[Any]:
-    return Held if work == "held" else Plain
+    return {"held": Held, "notified": Notified}.get(work, Plain)
 
 
 def pipeline(work: str, concurrency: int) -> App:
@@ -87,16 +102,31 @@ async def open_engine(work: str, concurrency: int = 0) -> AsyncIterator[Engine]:
     )
     await store.open()
     try:
-        await store.migrate(engine.all_kinds, engine.all_stages)
+        await store.migrate(engine.all_kinds, engine.all_stages, foreign=True)
         await store.use(engine.all_kinds, engine.all_stages)
         yield engine
     finally:
         await store.close()
 
 
+@asynccontextmanager
+async def other_program() -> AsyncIterator[Any]:
+    """A connection of another program."""
+    connection: Any = await asyncpg.connect(URL)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
 class Ours:
     async def setup(self) -> None:
-        for work in ("noop", "held"):
+        works = ["noop", "held"]
+        if URL.startswith("postgresql://"):
+            async with other_program() as connection:
+                await connection.execute(FOREIGN_TABLE)
+            works.append("notified")
+        for work in works:
             async with open_engine(work):
                 pass
 
@@ -120,6 +150,10 @@ class Ours:
 
     @asynccontextmanager
     async def sender(self, work: str) -> AsyncIterator[Send]:
+        if work == "notified":
+            async with other_program() as connection:
+                yield lambda number: connection.execute(FOREIGN_INSERT, number)
+            return
         kind = record_type(work)
         async with open_engine(work) as engine:
             yield lambda number: engine.records.insert([kind(number=number, payload="one")])
