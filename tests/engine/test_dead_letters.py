@@ -258,8 +258,9 @@ def helping() -> App:
     async def rescue(letter: Letter, at: Any) -> To:
         return To("new")
 
-    app.stage(Note, take="new", hold="busy", name="help", every="1h")(help)
-    app.stage(Letter, take="bad", name="rescue", every="1h")(rescue)
+    always = {"retry": Backoff(tries=None), "every": "1h"}
+    app.stage(Note, take="new", hold="busy", name="help", **always)(help)
+    app.stage(Letter, take="bad", name="rescue", **always)(rescue)
     return app
 
 

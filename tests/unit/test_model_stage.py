@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null, track
 from esclusa.model.errors import DeclarationError
 from esclusa.model.schedule import Always, Every, Manual
-from esclusa.model.stage import Stage, make_stage, roles
+from esclusa.model.stage import Stage, make_stage
+from esclusa.model.state_roles import roles
 
 
 async def handler(record: Any, at: Any) -> None:

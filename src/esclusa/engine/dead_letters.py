@@ -14,7 +14,8 @@ from esclusa.model.errors import NotFound, StoreConflict, StoreUnavailable
 from esclusa.model.query import Page, Where, one_of, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Settled, Settlement
-from esclusa.model.stage import Stage, Ways, ways_back
+from esclusa.model.stage import Stage
+from esclusa.model.state_roles import Ways, ways_back
 from esclusa.model.system_records import DeadLetter
 from esclusa.model.texts import text
 from esclusa.ports.store import Store

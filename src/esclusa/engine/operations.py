@@ -28,7 +28,7 @@ from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Locked, Lost, Settled, Settlement
-from esclusa.model.stage import Ways, ways_back
+from esclusa.model.state_roles import Ways, ways_back
 from esclusa.model.system_records import (
     Alert,
     Audit,

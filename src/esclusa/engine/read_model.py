@@ -32,7 +32,8 @@ from esclusa.model.query import (
 )
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Backlog, StateCount, Step
-from esclusa.model.stage import Role, Stage, roles, ways_back
+from esclusa.model.stage import Stage
+from esclusa.model.state_roles import Role, roles, ways_back
 from esclusa.model.system_records import (
     Alert,
     CycleRecord,

@@ -346,7 +346,7 @@ def _unique_indexes(
     """
     wanted: dict[str, list[str]] = {}
     if existing:
-        wanted[f"{kind.table}_id_unique"] = [kind.id_column]
+        wanted[index(kind, "id", [quote(kind.id_column)], unique="UNIQUE ")[0]] = [kind.id_column]
     if kind.unique_key:
         columns = [kind.columns[name] for name in kind.key]
         wanted[index(kind, "key", [quote(c) for c in columns], unique="UNIQUE ")[0]] = columns

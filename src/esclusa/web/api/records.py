@@ -15,7 +15,7 @@ from esclusa.imports import ImportedRow, ImportReport
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Step
-from esclusa.model.stage import Role
+from esclusa.model.state_roles import Role
 from esclusa.model.texts import Text, text
 from esclusa.runtime import Runtime
 from esclusa.web.api import rows as request_rows

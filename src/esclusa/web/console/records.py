@@ -1,21 +1,17 @@
-"""Pages of records: lists with filters, one record, and bulk actions with a preview."""
+"""Pages of records: lists with filters, and one record."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from esclusa.engine.operations import Acted, Operations
 from esclusa.exports import FORMATS, Format
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
-from esclusa.model.query import beginning, one_of, parse_filter, query
+from esclusa.model.query import beginning, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.storable import storage_fault
 from esclusa.model.suspects import worker_of
@@ -23,39 +19,23 @@ from esclusa.observability import redact
 from esclusa.web.api import filters
 from esclusa.web.api.common import pasted_id
 from esclusa.web.api.exports import export_response, record_rows
-from esclusa.web.console import page_data, render, translate
+from esclusa.web.console import bulk, page_data, render, translate
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.catalog import ngettext
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused, SubmittedForm
+from esclusa.web.console.list_address import address_of, canonical, filter_items
 
 PAGE = 50
-# Records that a preview lists.
-SAMPLE = 10
 # Matches are counted up to here; beyond, the page says "more than".
 COUNT_CAP = 10_000
 # Steps that the timeline of a record shows.
 HISTORY = 500
-# Parameters of the pages. A field with such a name is filtered with an operator: `q__eq=…`.
-PAGE_PARAMETERS = frozenset(
-    {"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"}
-)
-# How a typed filter begins: `field=`, `field>=`.
-CONDITION = r"[A-Za-z_]\w*\s*(?:>=|<=|!=|=|>|<)"
-OPERATORS = {"=": "", ">=": "__gte", "<=": "__lte", ">": "__gt", "<": "__lt"}
-
-Params = Sequence[tuple[str, str]]
 
 
 def add_routes(api: APIRouter, console: ConsoleContext) -> None:
     """Add the routes of this module."""
-    for add in (_lists, _exports, _bulk, _record):
+    for add in (_lists, _exports, bulk.add_routes, _record):
         add(api, console)
-
-
-def _filter_items(items: Params, *skipped: str) -> list[tuple[str, str]]:
-    """The filter among the parameters of a page or form, also what has no value."""
-    return [(n, v) for n, v in items if n not in PAGE_PARAMETERS and n not in skipped]
 
 
 def _lists(api: APIRouter, console: ConsoleContext) -> None:
@@ -99,9 +79,9 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         archived: bool = False,
     ) -> Response:
         kind = read_model.lookup(table)
-        items = _filter_items(request.query_params.multi_items(), "after")
+        items = filter_items(request.query_params.multi_items(), "after")
         where = filters.filter_from_query(kind, items, archived=archived, any_state=True)
-        if address := _canonical(kind, request):
+        if address := canonical(kind, request):
             return RedirectResponse(address, 303)
         given = [(n, v) for n, v in items if v]
         q = q.strip()
@@ -147,11 +127,11 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
                 | {
                     "role": roles.get(c.state, "failed"),
                     "current": c.state in states,
-                    "href": _address(kind, [("status", c.state), *any_state]),
+                    "href": address_of(kind, [("status", c.state), *any_state]),
                 }
                 for c in (await console.counts.quick([kind]))[table]
             ],
-            all_states=None if not states else _address(kind, any_state),
+            all_states=None if not states else address_of(kind, any_state),
             roles=roles,
             worked=read_model.worked(kind),
             rows=[page_data.row(r, roles, columns) for r in page.items],
@@ -160,15 +140,15 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             q=q,
             given=given,
             chips=page_data.chips(kind, here, omit=("status", "q")),
-            without_q=_address(kind, given),
+            without_q=address_of(kind, given),
             order=order or usual,
             orders=_orders(kind),
-            ordered=_address(kind, [*(p for p in here if p[0] != "order"), ("order", "")]),
+            ordered=address_of(kind, [*(p for p in here if p[0] != "order"), ("order", "")]),
             after=after,
-            next=_address(kind, [*here, ("after", page.next)]) if page.next else None,
-            first=_address(kind, here),
+            next=address_of(kind, [*here, ("after", page.next)]) if page.next else None,
+            first=address_of(kind, here),
             exports=[
-                (form, _address(kind, [p for p in here if p[0] != "order"], "export", form))
+                (form, address_of(kind, [p for p in here if p[0] != "order"], "export", form))
                 for form in FORMATS
             ],
             fields=_filterable(kind),
@@ -185,7 +165,7 @@ def _exports(api: APIRouter, console: ConsoleContext) -> None:
         request: Request, table: str, form: Format, q: str = "", archived: bool = False
     ) -> Response:
         kind = console.read_model.lookup(table)
-        items = _filter_items(request.query_params.multi_items(), "after", "order")
+        items = filter_items(request.query_params.multi_items(), "after", "order")
         where = filters.filter_from_query(kind, items, archived=archived, any_state=True)
         if q := q.strip():
             where = {**where, "id": beginning(q)}
@@ -210,145 +190,6 @@ def _orders(kind: Kind) -> list[str]:
     return list(
         dict.fromkeys(i[0] for i in kind.indexes if not (i[0].startswith("-") and len(i) > 1))
     )
-
-
-def _canonical(kind: Kind, request: Request) -> str | None:
-    """The address of a submitted filter, with one parameter per condition, so it can be shared.
-
-    None if no filter form was submitted.
-    """
-    given = request.query_params
-    skipped = ("_field", "_op", "_value", "q", "after")
-    base = [(n, v) for n, v in given.multi_items() if n not in skipped and v]
-    text = given.get("q", "").strip()
-    if re.match(CONDITION, text):
-        parts = re.split(rf"\s+(?={CONDITION})", text)
-        parse_filter(kind, parts)
-        return _address(kind, [*base, *map(_parameter, parts)])
-    if "_field" not in given:
-        return None
-    field, operator = given.get("_field", ""), given.get("_op", "eq")
-    value = given.get("_value", "").strip()
-    if field and operator in ("empty", "filled"):
-        base.append((f"{field}__null", "true" if operator == "empty" else "false"))
-    elif field and value:
-        base.append((field if operator == "eq" else f"{field}__{operator}", value))
-    return _address(kind, [*base, *([("q", text)] if text else [])])
-
-
-def _parameter(part: str) -> tuple[str, str]:
-    """A typed condition as a parameter: ``a>=3`` becomes ``("a__gte", "3")``."""
-    match = re.match(r"\s*([A-Za-z_]\w*)\s*(>=|<=|!=|=|>|<)\s*(.*)", part, re.DOTALL)
-    assert match is not None  # parse_filter accepted it
-    name, sign, value = match[1], match[2], match[3].strip()
-    if value.lower() == "null":
-        return f"{name}__null", "true" if sign == "=" else "false"
-    if sign == "=" and len(value) > 1 and value[0] == value[-1] == '"':  # commas are part of it
-        return f"{name}__eq", value[1:-1]
-    return name + OPERATORS[sign], value.strip('"')
-
-
-def _address(kind: Kind, params: Params, *parts: str) -> str:
-    base = render.url("console", "records", kind.table, *parts)
-    return f"{base}?{urlencode(params)}" if params else base
-
-
-def _list_address(kind: Kind, items: Params) -> str:
-    """The list from which a bulk action was started."""
-    return _address(kind, [(n, v) for n, v in items if n == "q" or n not in PAGE_PARAMETERS])
-
-
-def _bulk(api: APIRouter, console: ConsoleContext) -> None:
-    async def act(
-        request: Request, kind: Kind, items: Params, **options: Any
-    ) -> tuple[Acted, dict[str, Any]]:
-        """Perform the action that the form names, or only count (``dry_run=True``)."""
-        form = dict(items)
-        ids = [v for n, v in items if n == "ids"]
-        conditions = _filter_items(items, "after", "order")
-        given = [(n, v) for n, v in conditions if v]
-        verb, to = form.get("verb", ""), form.get("to", "")
-        where = filters.filter_from_query(kind, conditions, any_state=verb == "repair")
-        if q := form.get("q", "").strip():
-            where["id"] = beginning(q)
-        if not ids and not where:
-            where = {"status": one_of(*kind.lifecycle.states)}
-        chosen: dict[str, Any] = {"ids": ids} if ids else {"where": where}
-        acted = await _perform(console.operations(request), kind, form, chosen, options)
-        where = {"id": ids} if ids else where
-        return acted, {"ids": ids, "where": where, "given": given, "verb": verb, "to": to, "q": q}
-
-    async def preview(
-        request: Request, kind: Kind, items: Params, *, changed: bool = False
-    ) -> Response:
-        acted, choice = await act(request, kind, items, dry_run=True, reason="")
-        where, targets = choice["where"], console.read_model.retry_targets(kind)
-        if choice["verb"] == "retry" and "status" not in where:
-            where = {**where, "status": one_of(*targets)}
-        sample = await console.read_model.records(kind.table, where, limit=SAMPLE)
-        roles, columns = console.read_model.roles(kind), page_data.columns(kind)[:3]
-        fields = [(n, v) for n, v in items if n not in ("form_token", "matched", "next")]
-        return await console.page(
-            request,
-            "preview.html",
-            here="records",
-            http_status=409 if changed else 200,
-            table=kind.table,
-            acted=acted,
-            choice=choice,
-            changed=changed,
-            chips=page_data.chips(kind, choice["given"]),
-            targets=targets,
-            roles=roles,
-            rows=[page_data.row(r, roles, columns) for r in sample.items],
-            columns=columns,
-            items=[i for i in fields if i[0] != "reason"],
-            reason=dict(items).get("reason", ""),
-            return_to=f"{render.path('console', 'records', kind.table, 'act')}?{urlencode(fields)}",
-            back=_list_address(kind, items),
-        )
-
-    @api.get("/console/records/{table}/act")
-    async def show_preview(request: Request, table: str) -> Response:
-        return await preview(
-            request, console.read_model.lookup(table), request.query_params.multi_items()
-        )
-
-    @api.post("/console/records/{table}/act")
-    async def confirm(request: Request, table: str) -> Response:
-        kind = console.read_model.lookup(table)
-        form = await console.form(request)
-        acted, _choice = await act(request, kind, form.items, reason=form.reason, seen=form.matched)
-        if acted.dry_run:
-            return await preview(request, kind, form.items, changed=True)
-        message = ngettext("{n} record moved.", "{n} records moved.", acted.moved)
-        if acted.passed:
-            message += " " + ngettext("{n} skipped.", "{n} skipped.", len(acted.passed))
-        return console.redirect(
-            request,
-            _list_address(kind, form.items),
-            message,
-            kind="good" if acted.moved else "warning",
-            details=[f"{p['id']}: {translate.sentence(p['why'])}" for p in acted.passed],
-        )
-
-
-async def _perform(
-    operations: Operations,
-    kind: Kind,
-    form: dict[str, str],
-    chosen: dict[str, Any],
-    options: dict[str, Any],
-) -> Acted:
-    """Perform the action that the form names on the chosen records."""
-    verb, to = form.get("verb", ""), form.get("to", "")
-    if verb == "retry":
-        return await operations.retry(kind.table, **chosen, **options)
-    if verb == "repair" and to:  # of all records in that state
-        return await operations.repair(kind.table, form.get("status", ""), to, **options)
-    if verb == "move" and to:
-        return await operations.move(kind.table, to, **chosen, **options)
-    raise FormRefused(422, _("Choose an action for the records."))
 
 
 def _record(api: APIRouter, console: ConsoleContext) -> None:
@@ -432,7 +273,7 @@ def _repair_button(record: Record) -> list[tuple[str, str]]:
     """The way to the list of all records in the undeclared state of this one."""
     if not page_data.is_repairable(record.kind, record.status):
         return []
-    return [(_("Repair…"), _address(record.kind, [("status", record.status)]))]
+    return [(_("Repair…"), address_of(record.kind, [("status", record.status)]))]
 
 
 def edited(form: SubmittedForm, record: Record) -> dict[str, Any]:
