@@ -119,7 +119,7 @@ async def test_the_lock_of_another_program_is_respected_up_to_its_age(
     store.clock_offset += 700
     assert await store.foreign_locks(Push.kind, ["1", "3"]) == {}
     assert sorted(lease.ref.id for lease in await claim(store, SEND)) == ["1", "3"]
-    assert await store.foreign_locks(Push.kind, ["1", "3"]) == {}  # a lease of ours is no such lock
+    assert await store.foreign_locks(Push.kind, ["1", "3"]) == {}  # our lease is no such lock
 
 
 async def test_a_lease_of_ours_ends_with_its_lease_and_not_with_that_age(

@@ -20,7 +20,7 @@ from esclusa.model.query import above, not_null, query
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import ClaimRequest, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
-from esclusa.stores.sqlite import SqliteStore, queries, statements, system_tables
+from esclusa.stores.sqlite import SqliteStore, claim_statements, queries, statements, system_tables
 from esclusa.stores.sqlite.codec import (
     DECIMAL_COLLATION,
     compare_decimals,
@@ -112,10 +112,10 @@ def plan(store: SqliteStore, statement: str, values: list[Any]) -> str:
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.kind.table)
 async def test_a_claim_reads_its_index_and_does_not_sort(store: SqliteStore, stage: Stage) -> None:
-    name, _ = statements.claim_index(stage.kind, stage.states, stage.where)
+    name, _ = claim_statements.claim_index(stage.kind, stage.states, stage.where)
     explained = plan(
         store,
-        *statements.claim_rows(
+        *claim_statements.claim_rows(
             claim_request(stage), encode_time(await store.now()), store._indexes
         ),
     )
@@ -123,7 +123,7 @@ async def test_a_claim_reads_its_index_and_does_not_sort(store: SqliteStore, sta
     assert "TEMP B-TREE" not in explained
     eager = claim_request(stage, before=await store.now(), eager=True)
     assert f"USING INDEX {name}" in plan(
-        store, *statements.claim_rows(eager, encode_time(await store.now()), store._indexes)
+        store, *claim_statements.claim_rows(eager, encode_time(await store.now()), store._indexes)
     )
 
 
@@ -153,7 +153,7 @@ async def test_a_row_is_found_by_its_id(store: SqliteStore) -> None:
 
 
 async def test_a_dropped_index_is_reported(store: SqliteStore) -> None:
-    name, _ = statements.claim_index(Own.kind, STAGES[0].states, STAGES[0].where)
+    name, _ = claim_statements.claim_index(Own.kind, STAGES[0].states, STAGES[0].where)
     program = apsw.Connection(str(store.path))
     program.execute(f'DROP INDEX "{name}"')
     program.close()

@@ -31,7 +31,8 @@ from esclusa.model.system_records import DeadLetter
 from esclusa.model.texts import text
 
 if TYPE_CHECKING:
-    from esclusa.engine.operations import Acted, Operations
+    from esclusa.engine.audited import Acted
+    from esclusa.engine.operations import Operations
     from esclusa.runtime import Runtime
 
 

@@ -10,7 +10,7 @@ from typing import TypeGuard, TypeVar
 
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycles import CycleRecords
+from esclusa.engine.cycle_records import CycleRecords
 from esclusa.engine.options import Options
 from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Minute, Rates, latest, minute_of

@@ -19,15 +19,17 @@ from esclusa.engine.alert_judge import AlertJudge
 from esclusa.engine.alerts import AlertLog, AlertSink
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.attempt import StageTools
+from esclusa.engine.audited import Masked
 from esclusa.engine.claimer import BudgetReservation, Claimer
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycles import CycleRecords, CycleRunner
+from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.cycles import CycleRunner
 from esclusa.engine.dead_letters import DeadLetterCloser, DeadLetters
 from esclusa.engine.idempotency import Idempotency
 from esclusa.engine.leases import LeaseRenewer, Periodic
 from esclusa.engine.lifecycles import Lifecycles, StragglerRenamer
 from esclusa.engine.lifespans import Lifespans
-from esclusa.engine.operations import Masked, Operations
+from esclusa.engine.operations import Operations
 from esclusa.engine.options import Options
 from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Rates

@@ -6,94 +6,42 @@ Every operation leaves an audit row.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycles import CycleRecords, CycleRunner
-from esclusa.engine.dead_letters import DeadLetters
-from esclusa.engine.registry import Registry
+from esclusa.engine.audited import Acted, AuditedOperations
 from esclusa.engine.runs import RunContext
-from esclusa.engine.selection import condition_text, narrowed, selected
+from esclusa.engine.selection import narrowed, selected
 from esclusa.model.errors import (
     BadQuery,
     NotFound,
     StoreConflict,
-    StoreUnavailable,
     UndeclaredMove,
     UndeclaredState,
 )
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
 from esclusa.model.record import Kind, Record, Ref
-from esclusa.model.settlement import Locked, Lost, Settled, Settlement
+from esclusa.model.settlement import Locked, Settled, Settlement
 from esclusa.model.state_roles import Ways, ways_back
 from esclusa.model.system_records import (
     Alert,
-    Audit,
     CycleRecord,
     DeadLetter,
     Message,
     StagePause,
 )
 from esclusa.model.texts import text
-from esclusa.ports.store import Store
 
-# Gives values as plain JSON, with secrets masked.
-Masked: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
-
-CHUNK = 500
 # The system records that an operator may move.
 MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
 
 
-@dataclass
-class Acted:
-    """What an operation did, or would do (``dry_run``).
-
-    ``passed`` lists the records that were skipped, and why.
-    """
-
-    verb: str
-    table: str
-    matched: int
-    exact: bool
-    moved: int = 0
-    dry_run: bool = False
-    passed: list[dict[str, str]] = field(default_factory=list)
-
-    def answer(self) -> dict[str, Any]:
-        """The result as the API and ``--json`` answer it."""
-        return dict(vars(self))
-
-
-class Operations:
+class Operations(AuditedOperations):
     """The operations of one person or token; ``who`` is stored in the history and the audit.
 
     ``seen`` is how many records matched when the operator decided. If more match now, nothing is
     changed and the result is that of a dry run.
     """
-
-    def __init__(
-        self,
-        who: str,
-        registry: Registry,
-        runner: CycleRunner,
-        cycle_records: CycleRecords,
-        store: Store,
-        clock: StoreClock,
-        dead_letters: DeadLetters,
-        masked: Masked,
-    ) -> None:
-        self.who = who
-        self._registry = registry
-        self._runner = runner
-        self._cycle_records = cycle_records
-        self._store = store
-        self._clock = clock
-        self._dead_letters = dead_letters
-        self._masked = masked
 
     async def move(
         self,
@@ -301,31 +249,6 @@ class Operations:
         await self._store.observe(found, per, limit=limit)
         await self.note("limit", budget, 1, {"per": per, "limit": str(limit)}, reason)
 
-    async def note(
-        self,
-        verb: str,
-        subject: str,
-        affected: int,
-        filter: Mapping[str, Any] | None = None,
-        reason: str = "",
-    ) -> None:
-        """Write an audit row, for an operation that is not one of the methods above."""
-        await self._store.insert(
-            [
-                Audit(
-                    who=self.who,
-                    verb=verb,
-                    subject=subject,
-                    filter=dict(filter or {}),
-                    affected=affected,
-                    reason=reason,
-                    done_at=self._clock.now(),
-                )
-            ]
-        )
-
-    # steps
-
     async def _switch(self, cycle: str, frm: tuple[str, ...], to: str, reason: str) -> None:
         found = self._registry.cycle(cycle)
         record = await self._cycle_records.get(found.name)
@@ -396,57 +319,3 @@ class Operations:
                 )
             await self._settle(settlements, acted, records)
         return await self._finish(acted, chosen, reason)
-
-    def _changes(self, record: Record, fields: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The old and the new value of each field that changes, without secrets."""
-        before = {name: getattr(record, name) for name in fields}
-        changed = {n: fields[n] for n in fields if before[n] != fields[n]}
-        if not changed:
-            return None
-        old, new = self._masked({n: before[n] for n in changed}), self._masked(changed)
-        return {name: [old[name], new[name]] for name in changed}
-
-    async def _start(
-        self, verb: str, kind: Kind, chosen: Where, *, seen: int | None = None, dry_run: bool
-    ) -> Acted:
-        count, exact = await self._store.count(query(kind, chosen))
-        return Acted(
-            verb, kind.table, count, exact, dry_run=dry_run or (seen is not None and count > seen)
-        )
-
-    async def _chunks(self, kind: Kind, chosen: Where, acted: Acted) -> Any:
-        """Yield pages of what matches, ordered by id, so that moves do not disturb the paging."""
-        after: str | None = None
-        while not acted.dry_run:
-            page = await self._store.find(query(kind, chosen, limit=CHUNK, after=after))
-            if page.items:
-                yield page.items
-            after = page.next
-            if after is None:
-                return
-
-    async def _settle(
-        self, settlements: list[Settlement], acted: Acted, records: Sequence[Record]
-    ) -> None:
-        """Write the settlements, then close the dead letters of these records that went on."""
-        verdicts = await self._store.settle(settlements) if settlements else []
-        for verdict in verdicts:
-            if isinstance(verdict, Settled):
-                acted.moved += 1
-            else:
-                why = text("changed_meanwhile") if isinstance(verdict, Lost) else verdict.why
-                acted.passed.append({"id": verdict.ref.id, "why": why})
-        with suppress(StoreConflict, StoreUnavailable):  # else the next sweep closes them
-            await self._dead_letters.close(records, self.who)
-
-    async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:
-        if not acted.dry_run:
-            await self.note(
-                acted.verb,
-                acted.table,
-                acted.moved,
-                {name: condition_text(given) for name, given in chosen.items()},
-                reason,
-            )
-            acted.passed = acted.passed[:100]
-        return acted

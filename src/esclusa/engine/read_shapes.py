@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from esclusa.engine.cycles import NEVER
+from esclusa.engine.cycle_records import NEVER
 from esclusa.engine.rates import merge
 from esclusa.model.budget import WindowUse
 from esclusa.model.pipeline import View

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycles import CycleRecords, CycleRunner
+from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.cycles import CycleRunner
 from esclusa.engine.lifespans import Lifespans
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.signals import on_stop_signals

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from esclusa.engine.clock import StoreClock
-from esclusa.engine.cycles import CycleRecords, CycleRunner
+from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.cycles import CycleRunner
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
 from esclusa.engine.threads import end_tasks

@@ -23,7 +23,7 @@ from esclusa.model.query import matches
 from esclusa.model.record import Kind
 from esclusa.model.settlement import ClaimRequest
 from esclusa.stores.firestore import names
-from esclusa.stores.firestore.client import LOCKED, FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import LOCKED, FirestoreClient
 from esclusa.stores.firestore.codec import (
     SHARD,
     Codec,
@@ -37,6 +37,7 @@ from esclusa.stores.firestore.codec import (
     shard_of,
 )
 from esclusa.stores.firestore.documents import CallContext, check_size
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.foreign_locks import age_of, lock_time, time_in
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.queries import null_query

@@ -20,8 +20,9 @@ from esclusa.model.budget_state import (
 )
 from esclusa.model.errors import StoreConflict
 from esclusa.stores.firestore import names
-from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Document, decode, encode
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.writes import put_document, verify_unchanged
 
 T = TypeVar("T")

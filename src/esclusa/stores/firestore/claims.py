@@ -20,17 +20,18 @@ from esclusa.model.settlement import Backlog, ClaimRequest, Leased
 from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
 from esclusa.stores.firestore import queries
-from esclusa.stores.firestore.client import LOCKED, FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import LOCKED, FirestoreClient
 from esclusa.stores.firestore.codec import SHARD, SHARDS
 from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.foreign_locks import (
     age_of,
     has_locks_of_others,
     lock_time,
     locked_since,
 )
+from esclusa.stores.firestore.found import FoundDocument, sort_found
 from esclusa.stores.firestore.leases import LEFT_OUT, KeptLeases, LeaseCache
-from esclusa.stores.firestore.queries import FoundDocument
 
 # When claims look in one shard of the records instead of all of them.
 #
@@ -160,7 +161,7 @@ class DocumentClaimer:
             known = {f.id for f in found}
             more = await queries.first(self.client, codec, eager_query(request), most, "claim")
             found += [f for f in more if f.id not in known]
-            queries.sort_found(due, found)
+            sort_found(due, found)
         found = [f for f in found if f.id not in left_out and _version(f) not in self.locked]
         claimable = await self._without_kept(context, request, found[:limit])
         claimable = await self._without_foreign(context, request, claimable)

@@ -18,15 +18,13 @@ from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrp
 
 from esclusa.model.errors import (
     BadQuery,
-    BadRecord,
     EsclusaError,
     SchemaError,
     StoreConflict,
-    StoreNotReady,
     StoreUnavailable,
 )
-from esclusa.model.texts import Text, text
 from esclusa.stores.firestore.clock import ServerClock
+from esclusa.stores.firestore.errors import PreconditionFailed, mapped_errors, unavailable
 from esclusa.stores.firestore.writes import in_commits
 from esclusa.stores.isolate import LockTimeout
 
@@ -61,10 +59,6 @@ LOCK_SECONDS, _WRITE_SECONDS = 4.0, 0.005
 _LOCKS_REMEMBERED = 30.0
 # The answer to a write whose document another client has locked.
 LOCKED: Any = object()
-
-
-class PreconditionFailed(EsclusaError):
-    """A precondition does not hold: another writer was first. Callers catch it and read again."""
 
 
 class FirestoreClient:
@@ -234,7 +228,7 @@ class FirestoreClient:
                 await asyncio.sleep(pause)
             except PreconditionFailed as error:  # a read's only precondition is its index
                 if isinstance(error.__cause__, google.NotFound):
-                    raise StoreUnavailable(_unavailable(error)) from error
+                    raise StoreUnavailable(unavailable(error)) from error
                 if op in _CALLER_QUERIES:
                     raise BadQuery(
                         f"{error}. Remove the order or the range from the query, or add"
@@ -395,40 +389,8 @@ class FirestoreClient:
         """Raise Esclusa's errors in place of Google's; ``close`` waits for the call inside."""
         self._calls += 1
         try:
-            yield
-        except (google.FailedPrecondition, google.AlreadyExists, google.NotFound) as error:
-            raise PreconditionFailed(str(error)) from error
-        except google.Aborted as error:
-            raise StoreConflict(f"Firestore: {error.message}") from error
-        except google.InvalidArgument as error:
-            if "transaction" in error.message and (
-                "expired" in error.message or "no longer valid" in error.message
-            ):
-                raise StoreConflict(f"Firestore: {error.message}") from error
-            raise BadRecord(f"Firestore refused the request: {error.message}") from error
-        except google.ResourceExhausted as error:
-            if "message exceeds maximum size" in error.message:  # a retry is as large
-                raise BadRecord(f"Firestore refused the request: {error.message}") from error
-            raise StoreUnavailable(_unavailable(error)) from error
-        except (
-            google.GoogleAPICallError,
-            google.RetryError,
-            grpc.RpcError,
-            GoogleAuthError,
-        ) as error:
-            raise _unavailable_error(error)(_unavailable(error)) from error
-        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
-            raise StoreUnavailable(f"Firestore: the connection is closed: {error}") from error
+            with mapped_errors():
+                yield
         finally:
             self._calls -= 1
             self._idle.set()
-
-
-def _unavailable_error(error: Exception) -> type[StoreUnavailable]:
-    """The kind of the error: StoreNotReady unless a setting is wrong."""
-    passing = isinstance(error, google.ServiceUnavailable | google.DeadlineExceeded)
-    return StoreNotReady if passing and "DNS resolution" not in str(error) else StoreUnavailable
-
-
-def _unavailable(error: Exception) -> Text:
-    return text("store_unavailable", store="Firestore", why=str(error))

@@ -26,8 +26,8 @@ from esclusa.stores.firestore.documents import (
     document_state,
     new_document,
 )
+from esclusa.stores.firestore.found import FoundDocument
 from esclusa.stores.firestore.keys import existing_keys, looked_up
-from esclusa.stores.firestore.queries import FoundDocument
 from esclusa.stores.firestore.writes import verify_unchanged
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from esclusa.model.query import ARCHIVE_COLUMNS, AsStored, decode_cursor, encode_cursor
 from esclusa.stores.firestore.codec import is_typed
-from esclusa.stores.firestore.queries import FoundDocument, PreparedQuery, position_of
+from esclusa.stores.firestore.found import FoundDocument, PreparedQuery
+from esclusa.stores.firestore.queries import position_of
 
 
 def read_cursor(prepared: PreparedQuery) -> list[Any]:

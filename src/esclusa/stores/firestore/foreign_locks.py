@@ -12,7 +12,7 @@ from typing import Any
 
 from esclusa.model.record import Kind
 from esclusa.stores.firestore.codec import STEPS, Codec, decode, from_timestamp
-from esclusa.stores.firestore.queries import FoundDocument
+from esclusa.stores.firestore.found import FoundDocument
 
 
 def age_of(kind: Kind) -> timedelta:

@@ -10,8 +10,9 @@ from random import uniform
 from esclusa.model.errors import StoreConflict
 from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren, drafts_of
-from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.documents import CallContext, DocumentState, new_document
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.keys import existing_keys, looked_up
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.writes import in_commits

@@ -16,8 +16,9 @@ from google.cloud.firestore_v1 import types
 from esclusa.model.errors import MigrationError, SchemaRefused
 from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.stores.firestore import names
-from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed, StructuredQuery
+from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
 from esclusa.stores.firestore.codec import Document, Value
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.queries import NAME
 from esclusa.stores.firestore.writes import delete_document, in_commits, put_document
 

@@ -14,9 +14,10 @@ from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.model.system_records import Export
 from esclusa.stores.firestore import names, queries
-from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed, StructuredQuery
+from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
 from esclusa.stores.firestore.codec import SEQ, STEPS, Document, Value, encode
 from esclusa.stores.firestore.documents import CallContext, steps_of
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.writes import (
     MAX_WRITES,
     delete_document,

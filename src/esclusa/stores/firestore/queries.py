@@ -9,12 +9,9 @@ queries whose answers are merged here.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
+from dataclasses import replace
 from typing import Any
 
 from esclusa.model.errors import BadQuery
@@ -24,8 +21,6 @@ from esclusa.model.query import (
     Query,
     matches,
 )
-from esclusa.model.record import Kind
-from esclusa.model.value import value
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
 from esclusa.stores.firestore.codec import (
@@ -39,6 +34,13 @@ from esclusa.stores.firestore.codec import (
     order_column,
     to_timestamp,
 )
+from esclusa.stores.firestore.found import (
+    Conditions,
+    FoundDocument,
+    PreparedQuery,
+    compare,
+    sort_found,
+)
 
 NAME = "__name__"
 _Filter: Any = type(StructuredQuery().where)
@@ -47,36 +49,6 @@ _OPS = {"eq": 5, "lt": 1, "le": 2, "gt": 3, "ge": 4}
 _IN, _IS_NULL, _IS_NOT_NULL, _AND, _OR = 8, 3, 5, 1, 2
 _ASCENDING, _DESCENDING = 1, 2
 _RANGES = ("lt", "le", "gt", "ge", "not_null")
-
-Conditions = tuple[tuple[str, Cond], ...]
-
-
-@dataclass(slots=True)
-class FoundDocument:
-    """A document that a query found, with its decoded values."""
-
-    document: Any
-    id: str
-    values: dict[str, Any]
-
-
-@value
-class PreparedQuery:
-    """A query, ready to be sent: one structured query, several to merge, or ids to look up."""
-
-    query: Query
-    # The whole order except the name.
-    order: tuple[Order, ...]
-    name_descending: bool
-    parts: tuple[Any, ...]
-    ids: tuple[str, ...] | None
-    # Conditions that are checked here because Firestore cannot combine them with the order.
-    local_conditions: Conditions = ()
-
-    @property
-    def empty(self) -> bool:
-        """Whether no record can match."""
-        return self.ids == () or (self.ids is None and not self.parts)
 
 
 def prepare(codec: Codec, query: Query, root: str) -> PreparedQuery:
@@ -355,7 +327,7 @@ async def _look_up(
         return found
     values = {o.field: v for o, v in zip(prepared.order, after, strict=False)}
     last = FoundDocument(None, after[-1], {**values, "id": after[-1]})
-    return [f for f in found if _compare(prepared, f, last) > 0]
+    return [f for f in found if compare(prepared, f, last) > 0]
 
 
 async def count(
@@ -392,49 +364,8 @@ def selecting(codec: Codec, prepared: PreparedQuery, names: Sequence[str]) -> Pr
     return replace(prepared, parts=tuple(parts))
 
 
-def sort_found(prepared: PreparedQuery, found: list[FoundDocument]) -> None:
-    """Sort the answers of several queries into the order of one."""
-    found.sort(key=functools.cmp_to_key(functools.partial(_compare, prepared)))
-
-
 def _decoded(
     client: FirestoreClient, codec: Codec, document: Any, *, archived: bool
 ) -> FoundDocument:
     id = names.id_at(codec.kind, document.name[len(client.root) + 1 :], archived=archived)
     return FoundDocument(document, id, codec.values(document.fields, id, archived=archived))
-
-
-def _compare(prepared: PreparedQuery, a: FoundDocument, b: FoundDocument) -> int:
-    """Firestore's order: nulls first, text by its bytes, then the name."""
-    for item in prepared.order:
-        x, y = _rank(a.values[item.field]), _rank(b.values[item.field])
-        if x != y:
-            return (1 if x > y else -1) * (-1 if item.descending else 1)
-    kind = prepared.query.kind
-    x, y = _rank(_sortable_path(kind, a.id)), _rank(_sortable_path(kind, b.id))
-    return 0 if x == y else (1 if x > y else -1) * (-1 if prepared.name_descending else 1)
-
-
-def _sortable_path(kind: Kind, id: str) -> str:
-    """The path with a separator that sorts first, because Firestore compares segment by segment."""
-    return (names.path(kind, id) or id).replace("/", "\0")
-
-
-def _rank(value: Any) -> tuple[Any, ...]:
-    """Firestore's order of types: a field that another program wrote may have any."""
-    match value:
-        case None:
-            return (0,)
-        case bool():
-            return (1, value)
-        case int() | float() | Decimal():
-            return (2, value)
-        case datetime():
-            return (3, value)
-        case date():
-            return (4, value.isoformat().encode())
-        case str():
-            return (4, value.encode())
-        case bytes():
-            return (5, value)
-    return (6, repr(value))

@@ -11,9 +11,10 @@ from esclusa.model.query import Cond, Order, Query
 from esclusa.model.record import Kind, Ref
 from esclusa.model.texts import text
 from esclusa.stores.firestore import maintenance, names, queries
-from esclusa.stores.firestore.client import FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import SHARD, Codec, Document, encode, shard_of
 from esclusa.stores.firestore.documents import CallContext, DocumentState, document_state
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.writes import delete_document, put_document
 from esclusa.stores.isolate import RefusedRenames
 

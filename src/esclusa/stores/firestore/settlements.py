@@ -20,7 +20,7 @@ from esclusa.model.errors import BadRecord, StoreConflict, StoreUnavailable
 from esclusa.model.record import Ref
 from esclusa.model.settlement import Locked, Settled, Settlement, Verdict
 from esclusa.model.texts import text
-from esclusa.stores.firestore.client import LOCK_SECONDS, FirestoreClient, PreconditionFailed
+from esclusa.stores.firestore.client import LOCK_SECONDS, FirestoreClient
 from esclusa.stores.firestore.commits import (
     SettlementCommit,
     TransactionRequired,
@@ -33,6 +33,7 @@ from esclusa.stores.firestore.documents import (
     document_state,
     new_document,
 )
+from esclusa.stores.firestore.errors import PreconditionFailed
 from esclusa.stores.firestore.keys import looked_up
 from esclusa.stores.firestore.leases import LeaseCache
 from esclusa.stores.firestore.notifications import Notify

@@ -53,6 +53,7 @@ from esclusa.stores.firestore.claims import DocumentClaimer
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec
 from esclusa.stores.firestore.documents import CallContext
+from esclusa.stores.firestore.found import PreparedQuery
 from esclusa.stores.firestore.leases import KeptLeases, LeaseCache, LeaseRenewals
 from esclusa.stores.firestore.notifications import WakeNotifier
 from esclusa.stores.firestore.settlements import DocumentSettler
@@ -379,6 +380,6 @@ class FirestoreStore:
             self._codecs[kind.table] = Codec(kind)
         return self._codecs[kind.table]
 
-    def _prepare(self, query: Query) -> tuple[Codec, queries.PreparedQuery]:
+    def _prepare(self, query: Query) -> tuple[Codec, PreparedQuery]:
         codec = self._codec(query.kind)
         return codec, queries.prepare(codec, query, self._client.root)

@@ -10,6 +10,7 @@ from esclusa.model.record import Kind
 from esclusa.stores.firestore import queries
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec
+from esclusa.stores.firestore.found import PreparedQuery
 
 # Documents that are read at a time, with the named fields only.
 _PAGE = 5000
@@ -51,7 +52,7 @@ async def _by_state(
 
 
 async def _streamed(
-    client: FirestoreClient, codec: Codec, prepared: queries.PreparedQuery, grouping: Grouping
+    client: FirestoreClient, codec: Codec, prepared: PreparedQuery, grouping: Grouping
 ) -> list[Total]:
     """A read for each document, and memory for each group."""
     selected = queries.selecting(codec, prepared, [*grouping.by, *grouping.sums])

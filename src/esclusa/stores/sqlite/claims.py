@@ -14,17 +14,19 @@ from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text
+from esclusa.stores.sqlite.claim_statements import (
+    abandoned_before,
+    claim_rows,
+    has_locks_of_others,
+    not_locked_by_others,
+)
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.codec import decode_time, encode_time
 from esclusa.stores.sqlite.statements import (
-    abandoned_before,
-    claim_rows,
     expr,
-    has_locks_of_others,
     json_expr,
     locator,
     locator_array,
-    not_locked_by_others,
     quote,
     table_of,
     text_array,

@@ -19,7 +19,7 @@ from esclusa.model.query import (
 )
 from esclusa.model.record import Kind, Record
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
-from esclusa.stores.sqlite import statements
+from esclusa.stores.sqlite import claim_statements, statements
 from esclusa.stores.sqlite.client import fetch_json, fetch_value
 from esclusa.stores.sqlite.codec import DECODE, decode_time
 from esclusa.stores.sqlite.statements import (
@@ -187,14 +187,14 @@ def backlog(
 ) -> Backlog:
     """Count what a claim could take, along its index."""
     due = time_expr(request.kind, "due_at")
-    source, values = statements.claim_candidates(request, now, indexes)
+    source, values = claim_statements.claim_candidates(request, now, indexes)
     rows = f"SELECT {due} AS due FROM {source} ORDER BY {due} LIMIT ?"
     found, oldest = next(
         connection.execute(f"SELECT COUNT(*), MIN(due) FROM ({rows})", [*values, cap + 1])
     )
     if found:
         return Backlog(min(found, cap), found <= cap, decode_time(oldest) if oldest else None, None)
-    source, values = statements.claim_candidates(request, now, indexes, later=True)
+    source, values = claim_statements.claim_candidates(request, now, indexes, later=True)
     following = f"SELECT {due} FROM {source} ORDER BY {due} LIMIT 1"
     for (moment,) in connection.execute(following, values):
         return Backlog(0, True, None, decode_time(moment))

@@ -19,16 +19,10 @@ from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.sqlite import checks
+from esclusa.stores.sqlite.claim_statements import claim_index
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, literal, text_literal
 from esclusa.stores.sqlite.maintenance import table_columns
-from esclusa.stores.sqlite.statements import (
-    claim_index,
-    condition,
-    expr,
-    index,
-    is_own_index,
-    quote,
-)
+from esclusa.stores.sqlite.statements import condition, expr, index, is_own_index, quote
 from esclusa.stores.sqlite.system_tables import SystemTables, mark, plan_system, refusal
 
 _NULLABLE = ("leased_by", "last_error")

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
-from esclusa.engine.operations import Acted, Operations
+from esclusa.engine.audited import Acted
+from esclusa.engine.operations import Operations
 from esclusa.model.query import beginning, one_of
 from esclusa.model.record import Kind
 from esclusa.web.api import filters

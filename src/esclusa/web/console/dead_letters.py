@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from esclusa.engine.operations import Acted
+from esclusa.engine.audited import Acted
 from esclusa.model.errors import NotFound
 from esclusa.model.record import Record
 from esclusa.model.system_records import DeadLetter

@@ -1,0 +1,172 @@
+"""Commands that show the engine: budgets, cycles, runs, alerts, workers, leases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from esclusa.cli.options import (
+    after_option,
+    limit_option,
+    system_option,
+)
+from esclusa.cli.output import ago, moment, seconds_of
+from esclusa.cli.root import Command, cycle_names
+from esclusa.cli.session import Session
+from esclusa.model.query import parse_filter
+from esclusa.model.system_records import Alert, Run
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def budgets(session: Session) -> None:
+    """Each budget: spent, left, next reset, and who spent it."""
+    answer, now = session.look_now(lambda runtime: runtime.read_model.budgets())
+    session.show_list(
+        answer,
+        ["BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"],
+        (
+            (
+                b["budget"],
+                w["per"],
+                w["used"],
+                w["limit"],
+                0 if w["barred"] else w["left"],
+                _reset(w, now),
+                _named(w["spenders"]),
+            )
+            for b in answer
+            for w in b["windows"]
+        ),
+        "No budgets are declared.",
+    )
+
+
+def _reset(window: dict[str, Any], now: datetime) -> str:
+    barred = window["barred"]
+    return f"{ago(barred, now)} (reported by the provider)" if barred else ago(window["reset"], now)
+
+
+@click.command(cls=Command)
+@system_option
+@click.pass_obj
+def cycles(session: Session, system: bool) -> None:
+    """Every cycle: schedule, state, last run and next run."""
+    from esclusa.cli.status import CYCLES, cycle_rows
+
+    answer, now = session.look_now(lambda runtime: runtime.read_model.cycles(system=system))
+    session.show_list(answer, CYCLES, cycle_rows(answer, now), "No cycles.")
+
+
+@click.command(cls=Command)
+@click.option(
+    "--cycle", metavar="CYCLE", shell_complete=cycle_names, help="Only runs of this cycle."
+)
+@click.option(
+    "--outcome", metavar="OUTCOME", help=f"Only these: {', '.join(Run.lifecycle.states)}."
+)
+@limit_option(20)
+@after_option
+@click.pass_obj
+def runs(
+    session: Session, cycle: str | None, outcome: str | None, limit: int, after: str | None
+) -> None:
+    """Runs of cycles, newest first."""
+    given = {"cycle": cycle, "status": outcome}
+    where = parse_filter(Run.kind, [f"{name}={value}" for name, value in given.items() if value])
+    page = session.look(lambda runtime: runtime.read_model.runs(where, limit=limit, after=after))
+    session.show_page(
+        page,
+        ["STARTED (UTC)", "CYCLE", "OUTCOME", ">TOOK", "COUNTERS", "MESSAGE"],
+        (
+            (
+                moment(r.started_at),
+                r.cycle,
+                r.status,
+                seconds_of(None if r.duration_ms is None else r.duration_ms / 1000),
+                _named(r.counters),
+                r.message,
+            )
+            for r in page.items
+            if isinstance(r, Run)
+        ),
+        "No runs yet.",
+    )
+
+
+def _named(counters: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counters.items()) or "-"
+
+
+@click.command(cls=Command)
+@limit_option(20)
+@after_option
+@click.pass_obj
+def alerts(session: Session, limit: int, after: str | None) -> None:
+    """Alerts, newest first."""
+    page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
+    session.show_page(
+        page,
+        ["BEGUN (UTC)", "ENDED", "ALERT", "SUBJECT", "MESSAGE"],
+        (
+            (moment(a.begun_at), _ended(a), a.name, a.subject, a.message)
+            for a in page.items
+            if isinstance(a, Alert)
+        ),
+        "No alerts.",
+    )
+
+
+def _ended(alert: Alert) -> str:
+    return "-" if alert.ended_at is None else moment(alert.ended_at)
+
+
+@click.command(cls=Command)
+@click.option("--all", "every", is_flag=True, help="Include workers that stopped or were lost.")
+@click.pass_obj
+def workers(session: Session, every: bool) -> None:
+    """Worker processes."""
+    found, now = session.look_now(lambda runtime: runtime.read_model.workers())
+    answer = [w for w in found if every or w["alive"]]
+    session.show_list(
+        answer,
+        ["WORKER", "STATE", "HOST", ">PID", "VERSION", "STARTED"],
+        (
+            (w["id"], _state(w), w["host"], str(w["pid"]), w["version"], ago(w["started_at"], now))
+            for w in answer
+        ),
+        "No worker is running. Start one with: esclusa worker",
+    )
+
+
+def _state(worker: dict[str, Any]) -> str:
+    return (
+        "lost" if worker["status"] == "running" and not worker["alive"] else str(worker["status"])
+    )
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def leases(session: Session) -> None:
+    """Records that are held now: by which worker, until when."""
+    answer, now = session.look_now(lambda runtime: runtime.read_model.leases())
+    session.show_list(
+        answer,
+        ["STAGE", "RECORD", "WORKER", ">ATTEMPT", "UNTIL", ""],
+        (
+            (
+                x["stage"],
+                x["id"],
+                x["worker"],
+                x["attempt"],
+                ago(x["until"], now),
+                "orphan" if x["orphan"] else "",
+            )
+            for x in answer
+        ),
+        "No record is held now.",
+    )
