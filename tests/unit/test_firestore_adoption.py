@@ -179,13 +179,18 @@ async def test_values_of_other_types_break_neither_lists_nor_claims(
     assert leases["6"].record.post_id == "6"
 
 
-async def test_a_document_in_a_hold_state_is_left_to_its_program_for_an_hour(
+async def test_a_document_in_a_hold_state_is_left_to_its_program_until_it_is_abandoned(
     empty_database: Any, bare_store: Any
 ) -> None:
-    await upload(empty_database, post(1, status="processing"))
+    """For ``abandoned_after`` seconds after its last write, 900 unless set."""
+    [id] = await upload(empty_database, post(1, status="processing"))
     store = await bare_store((Post.kind,), (SUBMIT,))
     assert await claim(store, SUBMIT) == []
-    store.clock_offset = 3700.0
+    store.clock_offset = 800.0
+    assert await claim(store, SUBMIT) == []
+    assert list(await store.foreign_locks(Post.kind, [id])) == [id]
+    store.clock_offset = 1000.0
+    assert await store.foreign_locks(Post.kind, [id]) == {}
     [lease] = await claim(store, SUBMIT)
     assert (lease.record.post_id, lease.taken) == ("1", "noreplies")
 
@@ -199,7 +204,7 @@ async def test_a_record_that_another_program_takes_is_left_to_it(
     assert len(leases) == 12
     assert first.id not in {lease.ref.id for lease in leases}
     assert await claim(store, SUBMIT, ids=(first.id,)) == []
-    store.clock_offset = 3700.0
+    store.clock_offset = 1000.0
     assert first.id in {lease.ref.id for lease in await claim(store, SUBMIT)}
 
 
