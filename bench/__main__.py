@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import documents, firestore, media, migrate, rename, replies, tenders
+from bench import documents, firestore, media, migrate, rename, replies, reply_export, tenders
 from bench.driver import Driver
 from bench.measures import MEASURES, ON_REQUEST, SLOW, Scale, progress
 from bench.report import Report
@@ -18,6 +18,7 @@ from bench.report import Report
 MEASURES |= (
     tenders.MEASURES
     | replies.MEASURES
+    | reply_export.MEASURES
     | media.MEASURES
     | firestore.MEASURES
     | documents.MEASURES

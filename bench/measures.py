@@ -234,8 +234,8 @@ MEASURES: dict[str, Measure] = {
     "cli": cli,
     "memory": memory,
 }
-ON_REQUEST = frozenset({"memory", "migrate", "rename"})
-SLOW = frozenset({"memory", "growth", "migrate", "rename"})
+ON_REQUEST = frozenset({"memory", "migrate", "rename", "reply-export"})
+SLOW = frozenset({"memory", "growth", "migrate", "rename", "reply-export"})
 
 
 async def _drain_rounds(

@@ -434,3 +434,20 @@ async def test_large_body_needs_bounded_memory(
     assert (size, digest.hexdigest()) == (50 * MB, big.digest)
     assert traced < 36 * MB
     assert most < 45 * MB
+
+
+async def test_a_kept_object_that_must_be_new_leaves_the_existing_one(artifacts: Artifacts) -> None:
+    await artifacts.put("a/0", b"first")
+    kept = []
+    try:
+        kept.append(await artifacts.keep("a/0", b"second", create=True))
+    except ArtifactExists:
+        pass  # a remote store says so at once
+    else:
+        await artifacts.sync(kept)
+        assert isinstance(kept[0].error, ArtifactExists)
+    assert await artifacts.get("a/0") == b"first"
+    new = await artifacts.keep("a/1", b"new", create=True)
+    await artifacts.sync([new])
+    assert new.error is None
+    assert await artifacts.get("a/1") == b"new"

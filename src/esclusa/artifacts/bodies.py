@@ -23,8 +23,10 @@ _MAX_KEY = 1024
 class RemoteArtifacts(Artifacts):
     """A store whose ``put`` returns only after the object is durable, so ``sync`` has no work."""
 
-    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> KeptArtifact:
-        return KeptArtifact(await self.put(path, body, content_type=content_type))
+    async def keep(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> KeptArtifact:
+        return KeptArtifact(await self.put(path, body, content_type=content_type, create=create))
 
     async def sync(self, kept: Sequence[KeptArtifact]) -> None:
         """Do nothing: ``keep`` has waited for the store."""

@@ -65,8 +65,10 @@ class LocalArtifacts(Artifacts):
         await self._writer.put(file, body)
         return file.url
 
-    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> KeptArtifact:
-        file = PendingFile(path, f"{self.root}/{clean(path)}", self._address(path))
+    async def keep(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> KeptArtifact:
+        file = PendingFile(path, f"{self.root}/{clean(path)}", self._address(path), create=create)
         await self._writer.keep(file, body)
         return file
 

@@ -173,15 +173,18 @@ class Attempt:
             if held or lease.fence == renewal.fence:
                 return held
 
-    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> str:
+    async def keep(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> str:
         """Write a file that belongs to the outcome, and return its public URL.
 
         The file is on disk before the record is settled: the settlement waits for it, together with
         other files, and the handler goes on. If it cannot be written, that is the record's error.
         Use ``at.artifacts.put`` for a file that others learn of before the settlement, or that
-        replaces a file which is then deleted.
+        replaces a file which is then deleted. With ``create``, a file of that name is left as it
+        is, and the attempt fails.
         """
-        file = await self.artifacts.keep(path, body, content_type=content_type)
+        file = await self.artifacts.keep(path, body, content_type=content_type, create=create)
         self.kept += (file,)
         return file.url
 

@@ -53,11 +53,14 @@ class Artifacts(Protocol):
         With ``create``, raise ArtifactExists if there is an object of that name.
         """
 
-    async def keep(self, path: str, body: Body, *, content_type: str | None = None) -> KeptArtifact:
+    async def keep(
+        self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
+    ) -> KeptArtifact:
         """Write an object that becomes durable with ``sync``; refer to it only after that.
 
         A folder writes many such objects together in the background and syncs them at once. A
-        remote store does the same as in ``put``.
+        remote store does the same as in ``put``. With ``create``, an object of that name is left
+        as it is, and ArtifactExists is raised here or is the error after ``sync``.
         """
 
     async def sync(self, kept: Sequence[KeptArtifact]) -> None:
