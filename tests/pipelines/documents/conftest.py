@@ -17,7 +17,7 @@ from esclusa.app import open_runtime
 from esclusa.model.system_records import DeadLetter, Message
 from esclusa.observability import log
 from esclusa.pipelines.documents.events import FINALIZED
-from esclusa.pipelines.documents.folder_signals import from_command
+from esclusa.pipelines.documents.folder_signals import from_command, receive
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.runtime import Runtime
 from esclusa.settings import load
@@ -93,8 +93,8 @@ class DocumentsService:
     async def process(self, uri: str, **options: Any) -> dict[str, Any]:
         """Process a folder as ``esclusa documents process`` does."""
         signal = from_command(uri, **options)
-        inserted = await self.records.insert([signal])
-        params = {"folio_id": signal.folio_id, "signal": inserted[0].id}
+        folio_id, signal_id = await receive(self.runtime, signal)
+        params = {"folio_id": folio_id, "signal": signal_id}
         run = await self.runtime.operations("test").run("documents.process", params=params)
         return run.answer()
 

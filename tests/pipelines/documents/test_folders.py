@@ -183,7 +183,7 @@ async def test_2_event_during_the_first_listing_requests_another(
         listed += 1
         async for blob in whole(self, prefix):
             yield blob
-        if listed == 1:
+        if listed == 2:  # a listing looks for flags of subfolders first
             service.put("a/late.pdf")
             await other.records.insert([from_command("gs://bkt/a")])
             await other.run()
@@ -191,7 +191,7 @@ async def test_2_event_during_the_first_listing_requests_another(
     monkeypatch.setattr(LocalBucket, "list", slow)
     await service.process("gs://bkt/a")
     folio = await service.folio()
-    assert (folio.status, folio.total_docs, listed) == ("DONE", 3, 2)
+    assert (folio.status, folio.total_docs, listed) == ("DONE", 3, 4)
     assert sum(service.simulator.counts.values()) == 6
     assert service.lines.stages().count("PROCESSING_START") == 1
 
@@ -217,9 +217,9 @@ async def test_2_reprocess_takes_new_and_changed_documents(
     kept = next(d for d in await service.docs() if d.gcs_uri.endswith("doc00000.pdf"))
     assert kept.updated_at == first["gs://bkt/a/doc00000.pdf"].updated_at
     versions = [d for d in await service.docs() if d.gcs_uri.endswith("doc00001.pdf")]
-    assert sorted((d.superseded, d.doc_type) for d in versions) == [
-        (0, "cash_flow"),
-        (1, "balance_sheet"),
+    assert sorted((d.status, d.doc_type) for d in versions) == [
+        ("DONE", "cash_flow"),
+        ("SUPERSEDED", "balance_sheet"),
     ]
 
 
@@ -303,18 +303,20 @@ async def test_3_pdfs_are_recognized_by_their_bytes(
     service.put("a/letter.pdf", "not a pdf at all")
     service.put("a/notes.txt", "hello")
     service.put("a/empty.pdf", b"")
+    service.put("a/blank", b"")
     service.put("ab/elsewhere.pdf", "%PDF-1.4\n%class=balance_sheet\n")
     await service.process("gs://bkt/a")
-    assert [d.gcs_uri for d in await service.docs()] == [
-        "gs://bkt/a/statement.dat",
-        "gs://bkt/a/sub/inner.pdf",
+    assert [(d.gcs_uri, d.status, d.error_type) for d in await service.docs()] == [
+        ("gs://bkt/a/empty.pdf", "ERROR", "bad_pdf"),
+        ("gs://bkt/a/letter.pdf", "ERROR", "bad_pdf"),
+        ("gs://bkt/a/statement.dat", "DONE", None),
+        ("gs://bkt/a/sub/inner.pdf", "DONE", None),
     ]
     folio = await service.folio()
-    assert folio.total_docs == 2
+    assert folio.total_docs == 4
     assert {(i["uri"], i["reason"]) for i in folio.ignored} == {
-        ("gs://bkt/a/letter.pdf", "not a PDF"),
         ("gs://bkt/a/notes.txt", "not a PDF"),
-        ("gs://bkt/a/empty.pdf", "empty"),
+        ("gs://bkt/a/blank", "empty"),
     }
     assert any("ignored gs://bkt/a/notes.txt" in line["message"] for line in service.lines.parsed)
 
@@ -360,7 +362,12 @@ async def test_3_flags_are_no_documents(
     folio = await service.folio()
     assert (folio.total_docs, folio.ignored) == (
         1,
-        [{"uri": "gs://bkt/a/sub/is_ready", "reason": "the flag of a subfolder"}],
+        [
+            {
+                "uri": "gs://bkt/a/sub/is_ready",
+                "reason": "the flag of a subfolder, which is a folder of its own",
+            }
+        ],
     )
 
 

@@ -511,7 +511,7 @@ async def test_folder_on_cloud_storage_with_generations(
     )
     answer = await service.process("gs://cloud/2026/caso", reprocess=True)
     assert answer["counters"]["DONE"] == 3
-    changed = [d for d in await service.docs(superseded=0) if d.generation != first[d.gcs_uri]]
+    changed = [d for d in await service.docs(status="DONE") if d.generation != first[d.gcs_uri]]
     assert [(d.gcs_uri, d.doc_type) for d in changed] == [
         ("gs://cloud/2026/caso/d1.pdf", "cash_flow")
     ]

@@ -90,7 +90,7 @@ async def test_4_replaced_document_is_an_error_and_its_new_generation_is_new_wor
     ]
     answer = await service.process("gs://bkt/a", reprocess=True)
     assert answer["counters"] == {"total_docs": 3, "processed_docs": 3, "DONE": 3, "ERROR": 0}
-    assert sorted(d.doc_type for d in await service.docs(superseded=0)) == [
+    assert sorted(d.doc_type for d in await service.docs(status="DONE")) == [
         "balance_sheet",
         "balance_sheet",
         "cash_flow",

@@ -28,7 +28,10 @@ app.checks(check)
 
 def _retry(settings: DocumentsSettings) -> Backoff:
     return Backoff(
-        tries=settings.max_attempts, base=settings.backoff_seconds, cap=settings.backoff_max_seconds
+        tries=settings.max_attempts,
+        base=settings.backoff_seconds,
+        factor=settings.backoff_factor,
+        cap=settings.backoff_max_seconds,
     )
 
 

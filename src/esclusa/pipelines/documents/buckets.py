@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
@@ -29,6 +30,28 @@ class Blob:
     generation: str
     size: int
     uri: str
+    updated: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlagRule:
+    """Which objects are flags of ready folders.
+
+    By default only an empty ``{folder_prefix}/is_ready``. ``root``: also one in the root of the
+    bucket, which stands for the whole bucket.
+    """
+
+    any_case: bool = False
+    any_size: bool = False
+    root: bool = False
+
+    def is_name(self, last: str) -> bool:
+        """Return whether the last part of a name is that of a flag."""
+        return (last.lower() if self.any_case else last) == FLAG
+
+    def is_flag(self, blob: Blob) -> bool:
+        """Return whether a listed object is a flag."""
+        return self.is_name(blob.name.rpartition("/")[2]) and (self.any_size or blob.size == 0)
 
 
 class DocumentBucket(Protocol):
@@ -39,7 +62,10 @@ class DocumentBucket(Protocol):
     """
 
     def list(self, prefix: str) -> AsyncIterator[Blob]:
-        """Yield the objects below ``prefix/`` by name; raise Permanent if there is no bucket."""
+        """Yield the objects below ``prefix/`` by name; raise Permanent if there is no bucket.
+
+        An empty prefix stands for the whole bucket.
+        """
 
     async def head(self, blob: Blob, count: int) -> bytes:
         """Return its first bytes."""
@@ -122,7 +148,8 @@ class LocalBucket:
             self._check_missing(error)
             return None  # deleted after the folder was read
         uri = (self._base + name).encode("utf-8", "backslashreplace").decode()
-        return Blob(name, generation_of(status), status.st_size, uri)
+        updated = datetime.fromtimestamp(status.st_mtime, UTC)
+        return Blob(name, generation_of(status), status.st_size, uri, updated)
 
     def _check_missing(self, error: OSError) -> None:
         """Ignore a missing file; any other error would make the listing incomplete."""

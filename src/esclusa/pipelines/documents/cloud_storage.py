@@ -45,7 +45,7 @@ class CloudBucket:
             lambda: (
                 self._client.list_blobs(
                     self._name,
-                    prefix=f"{prefix}/",
+                    prefix=f"{prefix}/" if prefix else None,
                     page_size=PAGE_SIZE,
                     retry=None,
                     timeout=TIMEOUT,
@@ -69,6 +69,7 @@ class CloudBucket:
             str(blob_info.generation),
             int(blob_info.size or 0),
             f"gs://{self._name}/{blob_info.name}",
+            blob_info.time_created,
         )
 
     def _get(self, name: str, generation: str, count: int | None) -> bytes:

@@ -13,9 +13,10 @@ import click
 from esclusa import one_of
 from esclusa.cli import Group, Session, as_json, stop_on_signals
 from esclusa.pipelines.documents.buckets import BadUri
-from esclusa.pipelines.documents.folder_signals import from_command, from_flags
+from esclusa.pipelines.documents.folder_signals import from_command, from_flags, receive
 from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import FOLDER_ENDED, FolderSignal, Folio
+from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
     from esclusa import Runtime
@@ -51,8 +52,8 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
     async def do(runtime: Runtime) -> dict[str, Any]:
         async with runtime.engine.running() as engine:
             stop_on_signals(session, engine)
-            inserted = await engine.records.insert([folder_signal])
-            params = {"folio_id": folder_signal.folio_id, "signal": inserted[0].id}
+            folio_id, signal_id = await receive(runtime, folder_signal)
+            params = {"folio_id": folio_id, "signal": signal_id}
             return (await runtime.operations(session.who).run(CYCLE, params=params)).answer()
 
     # A person at a terminal reads the answer instead of the log.
@@ -92,11 +93,14 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
     async def do(runtime: Runtime) -> int:
         async with runtime.engine.running() as engine:
             stopping = stop_on_signals(session, engine)
+            settings: DocumentsSettings = runtime.settings_of("documents")
             outcomes: set[str] = set()
+            received: set[str] = set()
             while not stopping.is_set():
-                signals = await asyncio.to_thread(from_flags, folder)
-                for start in range(0, len(signals), 500):
-                    await engine.records.insert(signals[start : start + 500])
+                for signal in await asyncio.to_thread(from_flags, folder, settings.flag):
+                    if signal.signal_key not in received:
+                        await receive(runtime, signal)
+                        received.add(signal.signal_key)
                 if await unfinished(runtime):
                     outcomes.add((await engine.run_cycle(CYCLE)).outcome)
                 elif once:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from esclusa import above, http
 from esclusa.pipelines.documents.boxes import page_boxes
 from esclusa.pipelines.documents.events import ReadyEvent
-from esclusa.pipelines.documents.folder_signals import from_event
+from esclusa.pipelines.documents.folder_signals import from_event, receive
 from esclusa.pipelines.documents.records import FOLDER_ENDED, Documento, Extraccion, Folio
 from esclusa.pipelines.documents.sample_statements import pdf, statement
 
@@ -102,7 +102,7 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
         "preavaluos",
         "2026-10",
     )
-    await runtime.records.insert([from_event(event)])
+    await receive(runtime, from_event(event))
 
 
 async def finished(runtime: Runtime) -> bool:

@@ -9,25 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from esclusa.pipelines.documents.boxes import around
+from esclusa.pipelines.documents.fields import FIELDS
 from esclusa.pipelines.documents.local.money import currency_of, scale_of
 from esclusa.pipelines.documents.local.numbers import convention_of, is_dash, magnitude_of, value_of
 from esclusa.pipelines.documents.local.periods import date_in, periods
-
-FIELDS = (
-    "LINE_ITEM_NAME",
-    "LINE_ITEM_VALUE",
-    "COLUMN_YEAR",
-    "SECTION_HEADER",
-    "TOTAL_LABEL",
-    "CURRENCY",
-    "UNITS_SCALE",
-    "REPORTING_PERIOD",
-    "ORG_NAME",
-    "STATEMENT_TITLE",
-    "TABLE_COLUMN_HEADER",
-    "TABLE_ROW_REF",
-    "TABLE_CELL_REF",
-)
 
 
 @dataclass(frozen=True, slots=True)

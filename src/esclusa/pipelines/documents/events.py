@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from esclusa import EsclusaError
-from esclusa.pipelines.documents.buckets import FLAG, is_text
+from esclusa.pipelines.documents.buckets import FLAG, FlagRule, is_text
 
 FINALIZED = "google.cloud.storage.object.v1.finalized"
 PUBLISHED = "google.cloud.pubsub.topic.v1.messagePublished"
+DEFAULT_FLAG = FlagRule()
 _DIGITS = re.compile(r"[0-9]{1,20}")
 
 
@@ -37,21 +38,28 @@ class IgnoredEvent:
     """An event that starts no folder, with the reason."""
 
     reason: str
+    event_id: str | None = None
+    bucket: str | None = None
+    name: str | None = None
 
 
-def read_event(headers: Mapping[str, str], body: bytes) -> ReadyEvent | IgnoredEvent:
+def read_event(
+    headers: Mapping[str, str], body: bytes, flag: FlagRule = DEFAULT_FLAG
+) -> ReadyEvent | IgnoredEvent:
     """Return what an event means, in any of its forms.
 
     A CloudEvent in binary or structured mode, or a Pub/Sub push with either of them or with a
     bucket notification inside. Raises BadEvent.
     """
     lower = {name.lower(): value for name, value in headers.items()}
-    return _read_push(lower, body) or _read_cloud_event(
-        *(_parse_structured(body) if _is_structured(lower) else _parse_binary(lower, body))
+    return _read_push(lower, body, flag) or _read_cloud_event(
+        *(_parse_structured(body) if _is_structured(lower) else _parse_binary(lower, body)), flag
     )
 
 
-def _read_cloud_event(attributes: Mapping[str, Any], data: Any) -> ReadyEvent | IgnoredEvent:
+def _read_cloud_event(
+    attributes: Mapping[str, Any], data: Any, flag: FlagRule
+) -> ReadyEvent | IgnoredEvent:
     """Return what a CloudEvent means."""
     missing = [
         name
@@ -68,18 +76,19 @@ def _read_cloud_event(attributes: Mapping[str, Any], data: Any) -> ReadyEvent | 
             f"specversion {attributes['specversion']!r:.40} is not supported; use CloudEvents 1.0"
         )
     if attributes["type"] == PUBLISHED:
-        return _read_message(data)
+        return _read_message(data, flag)
     if attributes["type"] != FINALIZED:
-        return IgnoredEvent(f"type {attributes['type']!r:.120} is not {FINALIZED}")
+        return IgnoredEvent(
+            f"type {attributes['type']!r:.120} is not {FINALIZED}", attributes["id"]
+        )
     if not isinstance(data, dict):
         raise BadEvent("the event's data is not a JSON object (the object that was finalized)")
-    return _read_object(
-        attributes["id"], attributes["source"], data, data.get("bucket") or attributes.get("bucket")
-    )
+    bucket = data.get("bucket") or attributes.get("bucket")
+    return _read_object(attributes["id"], attributes["source"], data, bucket, flag)
 
 
 def _read_object(
-    id: str, source: str, data: dict[str, Any], bucket: Any
+    id: str, source: str, data: dict[str, Any], bucket: Any, flag: FlagRule
 ) -> ReadyEvent | IgnoredEvent:
     """Return what a finalized object means."""
     name = data.get("name")
@@ -93,11 +102,14 @@ def _read_object(
     if not _is_text(name):
         raise BadEvent(f"{name!r:.120} is not a valid object name")
     prefix, slash, last = name.rpartition("/")
-    if last != FLAG or not slash or not prefix.strip("/"):
-        return IgnoredEvent(f"{name!r:.200} is not {{folder_prefix}}/{FLAG}")
+    in_root = not slash and flag.root
+    if not flag.is_name(last) or not (in_root or prefix.strip("/")):
+        reason = f"{name!r:.200} is not {{folder_prefix}}/{FLAG}"
+        return IgnoredEvent(reason, id, bucket, name)
     size = _size(data.get("size"))
-    if size != 0:
-        return IgnoredEvent(f"{name!r:.200} has {size} bytes; a folder's flag is empty")
+    if size != 0 and not flag.any_size:
+        reason = f"{name!r:.200} has {size} bytes; a folder's flag is empty"
+        return IgnoredEvent(reason, id, bucket, name)
     return ReadyEvent(id, source, bucket, prefix)
 
 
@@ -130,7 +142,9 @@ def _parse_binary(headers: Mapping[str, str], body: bytes) -> tuple[dict[str, An
 # Pub/Sub
 
 
-def _read_push(headers: Mapping[str, str], body: bytes) -> ReadyEvent | IgnoredEvent | None:
+def _read_push(
+    headers: Mapping[str, str], body: bytes, flag: FlagRule
+) -> ReadyEvent | IgnoredEvent | None:
     """Return what a Pub/Sub push means; None if the request is none.
 
     With wrapping the body is the envelope; without it the body is the data, and the attributes of
@@ -143,12 +157,12 @@ def _read_push(headers: Mapping[str, str], body: bytes) -> ReadyEvent | IgnoredE
             name: headers.get(name.lower())
             for name in ("eventType", "payloadFormat", "bucketId", "objectId")
         }
-        return _read_notification(headers.get("x-goog-pubsub-message-id"), named, body)
+        return _read_notification(headers.get("x-goog-pubsub-message-id"), named, body, flag)
     value = _parse_json(body, "the body")
-    return _read_message(value) if isinstance(value, dict) and "message" in value else None
+    return _read_message(value, flag) if isinstance(value, dict) and "message" in value else None
 
 
-def _read_message(envelope: Any) -> ReadyEvent | IgnoredEvent:
+def _read_message(envelope: Any, flag: FlagRule) -> ReadyEvent | IgnoredEvent:
     """Return what the message in an envelope means.
 
     It carries a CloudEvent in its attributes or data, or is a bucket notification.
@@ -162,27 +176,29 @@ def _read_message(envelope: Any) -> ReadyEvent | IgnoredEvent:
     data = _decode(message.get("data") or "", "message.data")
     lower = {str(name).lower(): str(value) for name, value in attributes.items()}
     if _is_structured(lower):
-        return _read_inner_event(*_parse_structured(data))
+        return _read_inner_event(*_parse_structured(data), flag)
     if any(name.startswith("ce-") for name in lower):
-        return _read_inner_event(*_parse_binary(lower, data))
+        return _read_inner_event(*_parse_binary(lower, data), flag)
     if "eventType" not in attributes:
         return IgnoredEvent(
             "the Pub/Sub message is not an event of Cloud Storage: it has neither the "
             "attribute eventType nor ce-type"
         )
     return _read_notification(
-        message.get("messageId") or message.get("message_id"), attributes, data
+        message.get("messageId") or message.get("message_id"), attributes, data, flag
     )
 
 
-def _read_inner_event(attributes: Mapping[str, Any], data: Any) -> ReadyEvent | IgnoredEvent:
+def _read_inner_event(
+    attributes: Mapping[str, Any], data: Any, flag: FlagRule
+) -> ReadyEvent | IgnoredEvent:
     if attributes.get("type") == PUBLISHED:
         raise BadEvent("a Pub/Sub message within a Pub/Sub message is not supported")
-    return _read_cloud_event(attributes, data)
+    return _read_cloud_event(attributes, data, flag)
 
 
 def _read_notification(
-    id: Any, attributes: Mapping[str, Any], data: bytes
+    id: Any, attributes: Mapping[str, Any], data: bytes, flag: FlagRule
 ) -> ReadyEvent | IgnoredEvent:
     """Return what a bucket notification means; redelivered it has the same message id."""
     if attributes["eventType"] != "OBJECT_FINALIZE":
@@ -198,7 +214,8 @@ def _read_notification(
     if not isinstance(value, dict):
         raise BadEvent("message.data is not a JSON object (the object that was finalized)")
     bucket = value.get("bucket") or attributes.get("bucketId")
-    return _read_object(id, f"//storage.googleapis.com/projects/_/buckets/{bucket}", value, bucket)
+    source = f"//storage.googleapis.com/projects/_/buckets/{bucket}"
+    return _read_object(id, source, value, bucket, flag)
 
 
 def _decode(text: Any, where: str) -> bytes:

@@ -66,7 +66,7 @@ async def _is_closed(run: RunContext, folio_id: str) -> bool:
 async def _some_folder_can_close(run: RunContext) -> bool:
     """Return whether a folder has been listed and has no unfinished documents."""
     async for folio in run.records.each(Folio, {"status": one_of("PENDING", "PROCESSING")}):
-        where = {"folio_id": folio.folio_id, "superseded": 0, "status": one_of(*UNFINISHED)}
+        where = {"folio_id": folio.folio_id, "outside": 0, "status": one_of(*UNFINISHED)}
         if (
             folio.listed >= folio.wanted
             and not (await run.records.find(Documento, where, limit=1)).items
@@ -84,7 +84,7 @@ async def _report(run: RunContext, folio_id: str) -> None:
         {"total_docs": folio.total_docs or 0, "processed_docs": folio.processed_docs}
     )
     for state in ("DONE", "ERROR"):
-        where = {"folio_id": folio_id, "superseded": 0, "status": state}
+        where = {"folio_id": folio_id, "outside": 0, "status": state}
         run.counters[state] = (await run.records.count(Documento, where))[0]
     run.message = f"folder {folio_id}: {folio.status}"
     if run.counters["ERROR"]:

@@ -20,6 +20,7 @@ from esclusa import (
     below,
     one_of,
 )
+from esclusa.pipelines.documents.listing import HEAD_BYTES, SIGNATURE, is_inside
 from esclusa.pipelines.documents.processors import Extracted, Source
 from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
@@ -33,11 +34,8 @@ INLINE = 300
 
 async def read(doc: Documento, at: Attempt) -> Outcome:
     """Process a document; errors are logged and settled with the same type."""
-    if doc.superseded:
-        superseded = Permanent(
-            "the folder holds another generation of this object, or none", type="superseded"
-        )
-        return To("ERROR", fault=superseded, also=await _wake_folder(doc, at))
+    if not is_inside(doc.bucket, doc.folder_prefix, doc.gcs_uri):
+        return To("SUPERSEDED", outside=1, reason="its object does not belong to this folder")
     at.context.busy += 1
     try:
         async with asyncio.timeout(at.settings.timeout_seconds):
@@ -73,7 +71,7 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
     if doc.fence > 1:  # extractions of an earlier claim do not count
         await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": below(doc.fence)})
     source = await _load(doc, at)
-    results = await _reuse(doc, at, source) if at.settings.dedup == "content" else None
+    results = await _reuse(doc, at, source)
     if results is None:
         await _classify(doc, at, source)
         results = await _extract(doc, at, source)
@@ -112,7 +110,11 @@ async def _load(doc: Documento, at: Attempt) -> Source:
         raise Permanent(
             f"{doc.size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", type="too_large"
         )
-    return Source(doc.gcs_uri, doc.generation, await at.context.content(doc))
+    content = await at.context.content(doc)
+    if SIGNATURE not in content[:HEAD_BYTES]:
+        begins = repr(content[:40])[2:-1] or "nothing"
+        raise Permanent(f"it is not a PDF: it begins with {begins}", type="bad_pdf")
+    return Source(doc.gcs_uri, doc.generation, content)
 
 
 async def _classify(doc: Documento, at: Attempt, source: Source) -> None:
@@ -163,11 +165,19 @@ async def _store_text(text: str | None, at: Attempt) -> str | None:
 
 
 async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | None:
-    """Return the results of a finished document with the same content, if there is one."""
-    page = await at.records.find(
-        Documento, {"content_hash": source.digest, "status": "DONE"}, limit=2
-    )
-    twin = next((other for other in page.items if other.id != doc.id), None)
+    """Return the results of a finished document that is the same, if there is one.
+
+    It is the same object, listed in a folder around this one before this one had its flag; or, by
+    a setting, one with the same content. A forced reprocess reads again.
+    """
+    same: list[dict[str, Any]] = [{"gcs_uri": doc.gcs_uri, "generation": doc.generation}]
+    if at.settings.dedup == "content":
+        same.append({"content_hash": source.digest, "status": "DONE"})
+    twin = None
+    for where in same if doc.reading == 1 else ():
+        page = await at.records.find(Documento, where, limit=5)
+        others = (other for other in page.items if other.id != doc.id)
+        twin = twin or next((o for o in others if o.revision and o.status in _READ), None)
     if twin is None:
         return None
     names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN_FIELDS]
@@ -185,6 +195,7 @@ async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | Non
     return Extracted(items, {**(twin.extractor_output_summary or {}), "reused_from": twin.id})
 
 
+_READ = ("DONE", "SUPERSEDED")
 _OWN_FIELDS = frozenset(
     {"folio_id", "documento_id", "slug", "revision", "position", "gcs_uri", "generation"}
 )
@@ -222,7 +233,7 @@ async def _wake_folder(doc: Documento, at: Attempt) -> list[Wake | Move]:
         ]
     if at.context.busy >= at.settings.max_concurrent_docs > 1:
         return []
-    where = {"folio_id": doc.folio_id, "superseded": 0, "status": one_of(*UNFINISHED)}
+    where = {"folio_id": doc.folio_id, "outside": 0, "status": one_of(*UNFINISHED)}
     try:
         page = await at.records.find(Documento, where, limit=2)
     except Failure:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from esclusa import Lifecycle, Record, track
+from esclusa.pipelines.documents import origin
 
 FOLDER_ENDED = ("DONE", "DONE_WITH_ERRORS", "ERROR")
 UNFINISHED = ("NOT_STARTED", "IN_PROGRESS")
@@ -16,7 +17,8 @@ UNFINISHED = ("NOT_STARTED", "IN_PROGRESS")
 class FolderSignal(Record, table="folio_signals", key="signal_key"):
     """A signal that a folder is ready, from an event, a command or a watched directory.
 
-    A repeated event has the same key, and so is the same signal.
+    A repeated event has the same key, and so is the same signal. ``execution_id`` is that of the
+    folder which it opened.
     """
 
     signal_key: str
@@ -26,6 +28,8 @@ class FolderSignal(Record, table="folio_signals", key="signal_key"):
     eventarc_event_id: str | None = None
     reprocess: bool = False
     force: bool = False
+    unread: bool = False
+    execution_id: str = ""
     answer: str | None = None
 
     lifecycle = Lifecycle("received -> handled", renamed={"heard": "handled"})
@@ -41,13 +45,15 @@ class Folio(
         error_type="error_type",
         error_message="error_message",
     ),
-    index=[("status", "created_at")],
+    index=[("status", "created_at"), ("bucket", "folder_prefix")],
 ):
     """A folder of documents.
 
     ``wanted`` counts the listings requested and ``listed`` those made: it is listed again while
-    they differ. ``announced`` is the execution whose start was logged. Documents last listed
-    before ``redo_from`` are processed again.
+    they differ. ``announced`` is the execution whose start was logged, and ``progress_at`` when its
+    progress was last. Documents last listed before ``redo_from`` are processed again, and before
+    ``unread_from`` those of which another service read nothing. A folder
+    that another service began has no ``execution_id``, and is left to it until ``left_until``.
     """
 
     folio_id: str
@@ -67,6 +73,9 @@ class Folio(
     wanted: int = 1
     listed: int = 0
     redo_from: int = 0
+    unread_from: int = 0
+    progress_at: datetime | None = None
+    left_until: datetime | None = None
 
     lifecycle = Lifecycle(
         """
@@ -77,6 +86,7 @@ class Folio(
         failed=["DONE_WITH_ERRORS"],
         finished=["DONE"],
         endless=True,
+        renamed=origin.OLD_FOLDER_STATES,
     )
 
 
@@ -88,14 +98,22 @@ class Documento(
     parent=Folio,
     attach=False,
     track=track(error_type="error_type", error_message="error_message"),
-    index=[("folio_id", "superseded", "status"), ("content_hash", "status")],
+    index=[
+        ("folio_id", "outside", "status"),
+        ("content_hash", "status"),
+        ("gcs_uri", "generation"),
+    ],
 ):
     """One generation of one object.
 
-    ``listing`` is the listing that last queued it. ``superseded`` is not 0 once the folder holds
-    another generation of the object, or none. ``revision`` is the fence of the claim whose
-    extractions count. ``text_path`` is the artifact with the text in which their spans count,
-    where that is not the document's own.
+    ``listing`` is the listing that last queued it. It is SUPERSEDED once the folder holds another
+    generation of the object, or none. ``outside`` is not 0 if the object does not belong to its
+    folder: it does not count there. ``revision`` is the fence of the claim whose extractions
+    count. ``text_path`` is the artifact with the text in which their spans count, where that is
+    not the document's own. ``answers`` names the artifacts with the raw answers of the processor.
+    A forced reprocess begins another ``reading``, which asks for all of them again. ``operation``
+    is the batch operation of the processor that is under way. ``warnings`` have a ``code`` and a
+    ``message``.
     """
 
     folio_id: str
@@ -107,16 +125,21 @@ class Documento(
     size: int = 0
     doc_type: str | None = None
     classifier_output_raw: dict[str, Any] | None = None
+    classifier_version: str | None = None
     extractor_output_summary: dict[str, Any] | None = None
     error_type: str | None = None
     error_message: str | None = None
     content_hash: str | None = None
     text_path: str | None = None
+    answers: list[dict[str, Any]] = []
+    reading: int = 1
+    operation: str | None = None
+    warnings: list[dict[str, Any]] = []
     reused_from: str | None = None
     eventarc_event_id: str | None = None
     execution_id: str = ""
     listing: int = 1
-    superseded: int = 0
+    outside: int = 0
     revision: int | None = None
 
     lifecycle = Lifecycle(
@@ -125,9 +148,12 @@ class Documento(
         IN_PROGRESS -> NOT_STARTED       # a retry
         ERROR -> NOT_STARTED             # re-entry, or an operator
         DONE -> NOT_STARTED              # a forced reprocess
+        NOT_STARTED | IN_PROGRESS | DONE | ERROR -> SUPERSEDED    # replaced or deleted
+        SUPERSEDED -> NOT_STARTED | DONE                          # the folder holds it again
         """,
-        finished=["DONE"],
+        finished=["DONE", "SUPERSEDED"],
         endless=True,
+        renamed=origin.OLD_DOCUMENT_STATES,
     )
 
 
@@ -140,7 +166,10 @@ class Extraccion(
     history=False,
     index=[("documento_id", "position"), ("documento_id", "revision"), ("folio_id", "type")],
 ):
-    """One printed number (or other entity) and exactly where it came from."""
+    """One printed number (or other entity) and exactly where it came from.
+
+    ``extra`` has what the processor answered besides, by its own names.
+    """
 
     folio_id: str
     documento_id: str
@@ -168,6 +197,7 @@ class Extraccion(
     text_spans: list[dict[str, int]] = []
     confidence: float | None = None
     processor_version: str = ""
+    extra: dict[str, Any] = {}
 
     lifecycle = Lifecycle("kept")
 

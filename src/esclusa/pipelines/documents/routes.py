@@ -9,8 +9,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from esclusa import NotFound, Permanent
 from esclusa.pipelines.documents.events import BadEvent, IgnoredEvent, read_event
-from esclusa.pipelines.documents.folder_signals import from_event
+from esclusa.pipelines.documents.folder_signals import from_event, log, receive
 from esclusa.pipelines.documents.processors import Processors
+from esclusa.pipelines.documents.progress_log import ignored_line
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 from esclusa.web import (
@@ -56,7 +57,7 @@ def _add_events(api: APIRouter, runtime: Runtime) -> None:
             if isinstance(claims, Response):
                 return claims
         try:
-            event = read_event(request.headers, await request.body())
+            event = read_event(request.headers, await request.body(), settings.flag)
         except BadEvent as error:
             return problem(
                 400,
@@ -66,11 +67,11 @@ def _add_events(api: APIRouter, runtime: Runtime) -> None:
                 instance=request.url.path,
             )
         if isinstance(event, IgnoredEvent):
+            log(runtime, ignored_line(settings, event))
             response.status_code = 200
             return {"accepted": False, "reason": event.reason}
-        signal = from_event(event)
-        await runtime.records.insert([signal])
-        return {"accepted": True, "folio_id": signal.folio_id, "eventarc_event_id": event.event_id}
+        folio_id, _ = await receive(runtime, from_event(event))
+        return {"accepted": True, "folio_id": folio_id, "eventarc_event_id": event.event_id}
 
 
 def _add_records(api: APIRouter, runtime: Runtime) -> None:

@@ -8,7 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 
-from esclusa import option
+from esclusa import Budget, Window, option
+from esclusa.pipelines.documents.buckets import FlagRule
+from esclusa.pipelines.documents.fields import FIELDS
 
 CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
 
@@ -59,20 +61,29 @@ class DocumentsSettings(BaseModel):
         help="Share of documents in error from which the folder ends in ERROR.",
     )
     max_attempts: int = option(
-        "DOCUMENTS_MAX_ATTEMPTS",
+        ["MAX_RETRIES", "DOCUMENTS_MAX_ATTEMPTS"],
         5,
         ge=1,
         le=100,
         help="Attempts at a document, or at listing a folder.",
     )
     backoff_seconds: float = option(
-        "DOCUMENTS_BACKOFF_SECONDS",
+        ["RETRY_INITIAL_DELAY", "DOCUMENTS_BACKOFF_SECONDS"],
         5.0,
         ge=0,
-        help="Wait after the first failed attempt; it doubles with each attempt.",
+        help="Wait after the first failed attempt.",
+    )
+    backoff_factor: float = option(
+        ["RETRY_MULTIPLIER", "DOCUMENTS_BACKOFF_FACTOR"],
+        2.0,
+        ge=1,
+        help="Factor by which the wait grows with each attempt.",
     )
     backoff_max_seconds: float = option(
-        "DOCUMENTS_BACKOFF_MAX_SECONDS", 300.0, ge=0, help="Longest wait between attempts."
+        ["RETRY_MAX_DELAY", "DOCUMENTS_BACKOFF_MAX_SECONDS"],
+        300.0,
+        ge=0,
+        help="Longest wait between attempts.",
     )
     timeout_seconds: float = option(
         "DOCUMENTS_TIMEOUT_SECONDS", 600.0, gt=0, help="Seconds for one attempt at one document."
@@ -111,7 +122,42 @@ class DocumentsSettings(BaseModel):
         help="Languages of tesseract, each with its data installed.",
     )
     dlq_topic: str | None = option(
-        "DLQ_TOPIC", None, help="Pub/Sub topic to which dead letters are published."
+        ["DLQ_TOPIC_NAME", "DLQ_TOPIC"],
+        None,
+        help="Pub/Sub topic to which dead letters are published.",
+    )
+    take_over: Literal["off", "apolo"] = option(
+        "DOCUMENTS_TAKE_OVER",
+        "off",
+        help="apolo: continue the data of the service apolo_procesamiento_inteligente_preavaluo, "
+        "with its ids, also while it still runs.",
+    )
+    flag_any_case: bool | None = option(
+        "DOCUMENTS_FLAG_ANY_CASE",
+        None,
+        help="Whether IS_READY in any case is the flag of a folder. By default only with "
+        "DOCUMENTS_TAKE_OVER.",
+    )
+    flag_any_size: bool = option(
+        "DOCUMENTS_FLAG_ANY_SIZE", False, help="Whether the flag of a folder may have content."
+    )
+    take_over_grace_seconds: float = option(
+        "DOCUMENTS_TAKE_OVER_GRACE_SECONDS",
+        900.0,
+        ge=0,
+        help="A folder in PROCESSING that another service began is left to it for so long after "
+        "its last write.",
+    )
+    old_extractions: bool = option(
+        "DOCUMENTS_OLD_EXTRACTIONS",
+        False,
+        help="Whether results are also written in the form of that service: one map of fields per "
+        "processing, and its names of classes.",
+    )
+    event_types: bool = option(
+        "DOCUMENTS_EVENT_TYPES",
+        False,
+        help="Whether log lines also have the key event_type of that service.",
     )
     eventarc_service_account: str | None = option(
         "EVENTARC_SERVICE_ACCOUNT",
@@ -130,24 +176,65 @@ class DocumentsSettings(BaseModel):
         help="URL of the public keys of the token issuer.",
     )
     documentai_project: str | None = option(
-        "DOCUMENTAI_PROJECT", None, help="Project of the Document AI processors."
+        ["GCP_PROJECT_ID", "DOCUMENTAI_PROJECT"],
+        None,
+        help="Project of the Document AI processors.",
     )
     documentai_location: str = option(
-        "DOCUMENTAI_LOCATION", "us", help="Location of the processors, which selects the endpoint."
+        ["PROCESSOR_LOCATION", "DOCUMENTAI_LOCATION"],
+        "us",
+        help="Location of the processors, which selects the endpoint.",
     )
     documentai_classifier: str | None = option(
-        "DOCUMENTAI_CLASSIFIER", None, help="Processor id or full name of the classifier."
+        ["CLASSIFIER_PROCESSOR_NAME", "DOCUMENTAI_CLASSIFIER"],
+        None,
+        help="Processor id or full name of the classifier.",
+    )
+    er_extractor: str | None = option(
+        "ER_EXTRACTOR_PROCESSOR_NAME",
+        None,
+        help="Extractor of income statements, unless DOCUMENTS_EXTRACTORS names one.",
+    )
+    esf_extractor: str | None = option(
+        "ESF_EXTRACTOR_PROCESSOR_NAME",
+        None,
+        help="Extractor of balance sheets, unless DOCUMENTS_EXTRACTORS names one.",
     )
     documentai_endpoint: str | None = option(
         "DOCUMENTAI_ENDPOINT",
         None,
         help="Another endpoint for tests: http://host:port (REST, without credentials).",
     )
-    documentai_max_pages: int = option(
+    documentai_max_pages: int | None = option(
         "DOCUMENTAI_MAX_PAGES",
-        15,
+        None,
+        ge=2,
+        help="Pages per call; longer documents take several calls. By default 15, or 30 in "
+        "imageless mode.",
+    )
+    documentai_imageless: bool = option(
+        "DOCUMENTAI_IMAGELESS",
+        False,
+        help="Whether calls use the imageless mode of Document AI, which takes 30 pages.",
+    )
+    documentai_pages_per_minute: int | None = option(
+        "DOCUMENTAI_PAGES_PER_MINUTE",
+        None,
         ge=1,
-        help="Pages per call; longer documents take several calls.",
+        help="Pages per minute that all workers together send to Document AI.",
+    )
+    documentai_output: str | None = option(
+        "DOCUMENTAI_OUTPUT",
+        None,
+        pattern=r"gs://[^/]+(/.*)?",
+        help="Folder of Cloud Storage for the output of batch processing: gs://bucket/folder. "
+        "Documents that are too long for one call are then processed in one batch.",
+    )
+    documentai_fields: str = option(
+        "DOCUMENTAI_FIELDS",
+        "",
+        help="Fields of the processor's own schema: LINE_ITEM/VALUE=LINE_ITEM_VALUE,… A name alone "
+        "stands for it below any parent.",
     )
     documentai_max_mb: int = option(
         "DOCUMENTAI_MAX_MB",
@@ -160,6 +247,14 @@ class DocumentsSettings(BaseModel):
     @classmethod
     def _check_extractors(cls, text: str) -> str:
         pairs(text, "class=processor")
+        return text
+
+    @field_validator("documentai_fields")
+    @classmethod
+    def _check_fields(cls, text: str) -> str:
+        for name, target in pairs(text, "PARENT/NAME=FIELD").items():
+            if target not in FIELDS:
+                raise ValueError(f"{name}: {target} is none of {', '.join(FIELDS)}")
         return text
 
     @field_validator("local_buckets")
@@ -182,7 +277,8 @@ class DocumentsSettings(BaseModel):
     @model_validator(mode="after")
     def _check_extractor_classes(self) -> DocumentsSettings:
         if self.processor == "local":  # a trained classifier may have other classes
-            unknown = [name for name in self.extractor_of if name not in CLASSES]
+            given = pairs(self.extractors, "class=processor")
+            unknown = [name for name in given if name not in CLASSES]
             if unknown:
                 raise ValueError(
                     f"DOCUMENTS_EXTRACTORS: {', '.join(unknown)} is none of the classes "
@@ -193,7 +289,12 @@ class DocumentsSettings(BaseModel):
     @property
     def extractor_of(self) -> dict[str, str]:
         """The processor of each class that has one."""
-        given = pairs(self.extractors, "class=processor")
+        named = (
+            (("income_statement", "ESTADO_RESULTADOS"), self.er_extractor),
+            (("balance_sheet", "ESTADO_SITUACION_FINANCIERA"), self.esf_extractor),
+        )
+        given = {name: each for names, each in named if each for name in names}
+        given |= pairs(self.extractors, "class=processor")
         return dict.fromkeys(CLASSES, "local") if not given and self.processor == "local" else given
 
     @property
@@ -202,6 +303,23 @@ class DocumentsSettings(BaseModel):
         if self.ocr is None:
             return "tesseract" if shutil.which("tesseract") else "off"
         return self.ocr
+
+    @property
+    def flag(self) -> FlagRule:
+        """Which objects are flags of ready folders."""
+        taken_over = self.take_over != "off"
+        any_case = taken_over if self.flag_any_case is None else self.flag_any_case
+        return FlagRule(any_case, self.flag_any_size, root=taken_over)
+
+    @property
+    def pages_per_call(self) -> int:
+        return self.documentai_max_pages or (30 if self.documentai_imageless else 15)
+
+    @property
+    def page_budget(self) -> Budget | None:
+        """The budget of pages per minute, shared by all workers; None without a limit."""
+        limit = self.documentai_pages_per_minute
+        return None if limit is None else Budget("documentai-pages", Window("minute", limit))
 
     @property
     def reader_memory_mb(self) -> int:

@@ -1,0 +1,91 @@
+"""The service whose data this pipeline can take over: its ids, classes, log events and results.
+
+It is ``apolo_procesamiento_inteligente_preavaluo``, which has its folders, documents and
+extractions in the same collections of Firestore.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+# Its names of classes. Any other class is UNKNOWN to it.
+CLASSES = {
+    "income_statement": "ESTADO_RESULTADOS",
+    "balance_sheet": "ESTADO_SITUACION_FINANCIERA",
+    "cash_flow": "ESTADO_FLUJOS_EFECTIVO",
+}
+UNKNOWN = "UNKNOWN"
+# States that it wrote before December 2025, and the present ones.
+OLD_FOLDER_STATES = {
+    "processing": "PROCESSING",
+    "completed": "DONE",
+    "partial_failure": "DONE_WITH_ERRORS",
+    "failed": "ERROR",
+}
+OLD_DOCUMENT_STATES = {"processing": "IN_PROGRESS", "completed": "DONE", "failed": "ERROR"}
+# Versions of the classifier in documents that it called DONE although nothing was read.
+UNREAD_VERSIONS = ("error", "not_configured")
+LINE_ITEM_TYPES = (
+    "LINE_ITEM_NAME",
+    "LINE_ITEM_VALUE",
+    "COLUMN_YEAR",
+    "SECTION_HEADER",
+    "TOTAL_LABEL",
+)
+
+
+def folio_id(bucket: str, folder_prefix: str) -> str:
+    """Return its id of a folder."""
+    return _digest(f"{bucket}:{folder_prefix}")
+
+
+def document_slug(folio_id: str, name: str, generation: str) -> str:
+    """Return its id of a document below its folder; ``name`` is the object's."""
+    return _digest(f"{folio_id}:{name.rpartition('/')[2]}:{generation}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def class_name(doc_type: str) -> str:
+    """Return its name of a class."""
+    return doc_type if doc_type in CLASSES.values() else CLASSES.get(doc_type, UNKNOWN)
+
+
+def own_class(doc_type: str) -> str:
+    """Return this pipeline's name of a class that it or the other service named."""
+    names = {theirs: own for own, theirs in CLASSES.items()} | {UNKNOWN: "other"}
+    return names.get(doc_type, doc_type)
+
+
+_FOLDER_EVENTS = {
+    "INIT": "folder_processing_start",
+    "DONE": "folder_processing_complete",
+    "DONE_WITH_ERRORS": "folder_processing_complete",
+    "ERROR": "folder_processing_error",
+}
+_DOCUMENT_EVENTS = {
+    "DOC_CLASSIFICATION_START": "classification_start",
+    "DOC_CLASSIFICATION_DONE": "classification_done",
+    "DOC_EXTRACTION_START": "extraction_start",
+    "DOC_EXTRACTION_DONE": "extraction_done",
+    "DOC_ERROR": "error",
+}
+
+
+def folder_event(stage: str | None, event_id: str | None) -> dict[str, Any]:
+    """Return its keys of a log line about a folder; empty for a line that it does not have."""
+    name = _FOLDER_EVENTS.get(stage or "")
+    if name is None:
+        return {}
+    closed = {"final_status": stage} if name != "folder_processing_start" else {}
+    return {"event_type": name, "event_id": event_id, **closed}
+
+
+def document_event(stage: str, folio_id: str, doc_id: str, event_id: str | None) -> dict[str, Any]:
+    """Return its keys of a log line about a document."""
+    own_id = doc_id.rpartition(":")[2]
+    name = f"folio_{folio_id}_doc_{own_id}_{_DOCUMENT_EVENTS[stage]}"
+    return {"event_type": name, "doc_id": own_id, "event_id": event_id}
