@@ -98,7 +98,7 @@ class App:
     name: str
     settings: type[BaseModel] = NoSettings
     records: list[type[Record]] = field(default_factory=list)
-    budgets: list[Budget | FromSettings[Budget]] = field(default_factory=list)
+    budgets: list[Budget | FromSettings[Budget | None]] = field(default_factory=list)
     lifespan_: Callable[[Any], AbstractAsyncContextManager[Any]] | None = None
     routes_: Callable[[Any], Any] | None = None
     console_: Callable[[Any], None] | None = None
@@ -353,6 +353,7 @@ class App:
             for b in (
                 _resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets
             )
+            if b is not None  # without a limit in the settings there is none
         }
         budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
         return Plan(

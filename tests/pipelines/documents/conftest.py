@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,12 @@ class DocumentsService:
     @property
     def records(self) -> Any:
         return self.runtime.engine.records
+
+    @property
+    def calls(self) -> int:
+        """How often Document AI was asked to process."""
+        counts = self.simulator.counts
+        return sum(v for k, v in counts.items() if k.endswith((":process", ":batchProcess")))
 
     def put(self, name: str, content: bytes | str = b"%PDF-1.4\n%class=balance_sheet\n") -> Path:
         path = self.folder / name
@@ -235,6 +241,24 @@ async def new_service(
 @pytest.fixture
 async def service(new_service: NewService) -> DocumentsService:
     return await new_service()
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The emulator of Cloud Storage with a bucket ``cloud``."""
+    from gcp_storage_emulator.server import create_server
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="cloud")
+    server.start()
+    monkeypatch.setenv(
+        "STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server._api._httpd.server_address[1]}"
+    )
+    client = storage.Client(project="local", credentials=AnonymousCredentials())
+    yield client.bucket("cloud")
+    client.close()
+    server.stop()
 
 
 async def until(check: Callable[[], Awaitable[Any]], seconds: float = 20) -> Any:

@@ -93,7 +93,7 @@ async def test_folder_survives_a_kill_at_every_point(
     assert [(x.table_name, x.error_type) for x in await service.letters()] == [
         ("documentos", "invalid_argument")
     ]
-    classified = sum(v for k, v in service.simulator.counts.items() if "classifier" in k)
+    classified = sum(v for k, v in service.simulator.counts.items() if "classifier:process" in k)
     assert classified <= 13 + died  # at most the interrupted call is repeated
     reader = Progress()
     for line in logs.read_text().splitlines():

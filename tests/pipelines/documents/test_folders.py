@@ -143,11 +143,11 @@ async def test_2_finished_folder_ignores_events(
         assert (await service.event("a/is_ready", id="same"))[0] == 202
     assert len((await service.records.find(FolderSignal)).items) == 1
     await service.run()
-    calls = sum(service.simulator.counts.values())
+    calls = service.calls
     await service.event("a/is_ready", id="another")
     await service.run()
     assert (await service.folio()).status == "DONE"
-    assert sum(service.simulator.counts.values()) == calls
+    assert service.calls == calls
     signals = {
         s.eventarc_event_id: s.answer for s in (await service.records.find(FolderSignal)).items
     }
@@ -163,9 +163,7 @@ async def test_2_concurrent_events_start_one_processing(new_service: NewService)
     await until(lambda: ended(service))
     await asyncio.sleep(0.3)
     assert (await service.folio()).status == "DONE"
-    assert (
-        sum(service.simulator.counts.values()) == 12
-    )  # one classification and one extraction each
+    assert service.calls == 12  # one classification and one extraction each
     assert service.lines.stages().count("DONE") == 1
     assert service.lines.stages().count("PROCESSING_START") == 1
 
@@ -192,7 +190,7 @@ async def test_2_event_during_the_first_listing_requests_another(
     await service.process("gs://bkt/a")
     folio = await service.folio()
     assert (folio.status, folio.total_docs, listed) == ("DONE", 3, 4)
-    assert sum(service.simulator.counts.values()) == 6
+    assert service.calls == 6
     assert service.lines.stages().count("PROCESSING_START") == 1
 
 
@@ -209,7 +207,7 @@ async def test_2_reprocess_takes_new_and_changed_documents(
     answer = await service.process("gs://bkt/a", reprocess=True)
     assert answer["outcome"] == "ok"
     assert answer["counters"] == {"total_docs": 3, "processed_docs": 3, "DONE": 3, "ERROR": 0}
-    assert sum(service.simulator.counts.values()) == 4  # the changed and the new document
+    assert service.calls == 4  # the changed and the new document
     folio = await service.folio()
     assert (folio.status, folio.total_docs, folio.processed_docs) == ("DONE", 3, 3)
     steps = await service.runtime.store.history(Ref(Folio.kind, folio.id))
@@ -232,7 +230,7 @@ async def test_2_force_replaces_extractions_of_unchanged_documents(
     service.simulator.reset()
     answer = await service.process("gs://bkt/a", force=True)
     assert answer["outcome"] == "ok"
-    assert sum(service.simulator.counts.values()) == 4
+    assert service.calls == 4
     after = await service.extractions()
     assert len(after) == len(before) == 4
     assert not before & {e.id for e in after}
@@ -288,7 +286,7 @@ async def test_2_event_while_processing_retries_failed_documents(
     await until(lambda: ended(service))
     assert (await service.folio()).status == "DONE"
     assert {d.status for d in await service.docs()} == {"DONE"}
-    assert sum(service.simulator.counts.values()) == 9  # two calls each, and the one that failed
+    assert service.calls == 9  # two calls each, and the one that failed
 
 
 # 3: listing
@@ -545,7 +543,7 @@ async def test_7_several_workers_close_a_folder_once(new_service: NewService) ->
     steps = await offices[0].runtime.store.history(Ref(Folio.kind, folio.id))
     assert sum(s.to == "DONE" for s in steps) == 1
     assert offices[0].lines.stages().count("DONE") == 1
-    assert sum(offices[0].simulator.counts.values()) == 40
+    assert offices[0].calls == 40
     assert len(await offices[0].extractions()) == 40
 
 

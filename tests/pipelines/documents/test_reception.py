@@ -21,7 +21,7 @@ async def folders(service: DocumentsService) -> dict[str, Folio]:
 
 
 def calls(service: DocumentsService) -> int:
-    return sum(service.simulator.counts.values())
+    return service.calls
 
 
 async def test_folder_is_recorded_and_logged_when_the_event_is_answered(

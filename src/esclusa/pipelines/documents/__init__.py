@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from esclusa import Runtime
     from esclusa.web import ConsoleExtension
 
-app = App("documents", settings=DocumentsSettings, records=[Extraccion])
+app = App(
+    "documents",
+    settings=DocumentsSettings,
+    records=[Extraccion],
+    budgets=[lambda s: s.page_budget],
+)
 app.checks(check)
 
 

@@ -108,6 +108,10 @@ class Buckets:
         self._paths = paths
         self._open: dict[str, DocumentBucket] = {}
 
+    def is_local(self, name: str) -> bool:
+        """Return whether a bucket is a folder on this machine."""
+        return name in self._paths or name.startswith("/")
+
     def __getitem__(self, name: str) -> DocumentBucket:
         if name not in self._open:
             if name in self._paths:

@@ -16,6 +16,7 @@ from esclusa.pipelines.documents.buckets import BadUri
 from esclusa.pipelines.documents.folder_signals import from_command, from_flags, receive
 from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import FOLDER_ENDED, FolderSignal, Folio
+from esclusa.pipelines.documents.remap import remap_documents
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
@@ -62,6 +63,32 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
     answer = session.work(do)
     counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
     session.show(answer, lambda screen: screen.line(f"{answer['message']} ({counted})"))
+    return _CODES.get(answer["outcome"], 1)
+
+
+@group.command()
+@click.argument("uri")
+@click.pass_obj
+def remap(session: Session, uri: str) -> int:
+    """Map the stored answers of Document AI about the folder URI anew, without a call.
+
+    For another DOCUMENTAI_FIELDS, or another version of Esclusa. Documents without stored answers
+    stay as they are.
+    """
+
+    async def do(runtime: Runtime) -> dict[str, Any]:
+        async with runtime.engine.running() as engine:
+            stop_on_signals(session, engine)
+            counts = await remap_documents(runtime, session.who, uri)
+            answer = (await runtime.operations(session.who).run(CYCLE)).answer()
+            return answer | {"counters": counts}
+
+    try:
+        answer = session.work(do)
+    except BadUri as error:
+        raise click.UsageError(str(error)) from None
+    counted = ", ".join(f"{name} {count:,}" for name, count in answer["counters"].items())
+    session.show(answer, lambda screen: screen.line(counted))
     return _CODES.get(answer["outcome"], 1)
 
 

@@ -1,180 +1,242 @@
-"""The processor ``documentai``: Google's client; long or large documents take several calls."""
+"""The processor ``documentai``: parts of a document, their answers, and what they mean."""
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from esclusa import Failure, Permanent
-from esclusa.pipelines.documents.entities import AnswerPart, finite_confidence, items_of
+from esclusa.pipelines.documents.answers.answer_store import Answer, AnswerStore, gather_all
+from esclusa.pipelines.documents.answers.entity_tree import AnswerPart, confidence_of
+from esclusa.pipelines.documents.answers.mapping import map_answers
+from esclusa.pipelines.documents.answers.page_frames import ShownPage
+from esclusa.pipelines.documents.buckets import Buckets
+from esclusa.pipelines.documents.documentai_client import DocumentAiClient
 from esclusa.pipelines.documents.local.reader_pool import ReaderPool
-from esclusa.pipelines.documents.processors import Classified, Extracted, Source
-from esclusa.pipelines.documents.settings import DocumentsSettings
+from esclusa.pipelines.documents.processors import Classified, Extracted, Source, Unfinished
+from esclusa.pipelines.documents.settings import DocumentsSettings, pairs
 
 MEGABYTE = 1 << 20
-_PERMANENT = {
-    "INVALID_ARGUMENT": "invalid_argument",
-    "FAILED_PRECONDITION": "failed_precondition",
-    "PERMISSION_DENIED": "permission_denied",
-    "UNAUTHENTICATED": "unauthenticated",
-    "NOT_FOUND": "not_found",
-    "OUT_OF_RANGE": "invalid_argument",
-    "UNIMPLEMENTED": "unimplemented",
-}
-_TRANSIENT = {
-    "RESOURCE_EXHAUSTED": "resource_exhausted",
-    "UNAVAILABLE": "service_unavailable",
-    "DEADLINE_EXCEEDED": "timeout",
-    "ABORTED": "aborted",
-    "INTERNAL": "internal",
-    "CANCELLED": "cancelled",
-    "UNKNOWN": "unknown",
-}
+# Pages that two parts have in common, so that a table that is cut is whole in one of them.
+OVERLAP = 1
+# Seconds between two looks at a batch operation.
+OPERATION_SECONDS = 10.0
+# Documents whose parts are kept between attempts.
+MAX_SPLITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """What one call sends: content, requested pages (from 1; none: all), and shown pages."""
+
+    content: bytes
+    pages: Sequence[int]
+    shown: Sequence[ShownPage]
+
+    @property
+    def name(self) -> str:
+        if not self.shown:
+            return "all"
+        return f"{self.shown[0].number + 1:04d}-{self.shown[-1].number + 1:04d}"
 
 
 class DocumentAiProcessor:
-    """A Document AI processor by name, or the configured classifier.
+    """A Document AI processor by name, or the configured classifier."""
 
-    The client's retries are off, because the engine repeats and counts attempts.
-    """
-
-    def __init__(self, settings: DocumentsSettings, name: str | None, readers: ReaderPool) -> None:
+    def __init__(
+        self,
+        settings: DocumentsSettings,
+        name: str | None,
+        readers: ReaderPool,
+        client: DocumentAiClient,
+        buckets: Buckets,
+    ) -> None:
         given_name = name or settings.documentai_classifier
         if not given_name:
             raise Permanent("DOCUMENTAI_CLASSIFIER is not set", type="configuration")
         self._settings = settings
         self._readers = readers
+        self._client = client
+        self._buckets = buckets
+        self._splits: OrderedDict[str, asyncio.Task[list[CallPart]]] = OrderedDict()
         self.name = (
             given_name if given_name.startswith("projects/") else _full_name(settings, given_name)
         )
-        self._client: Any = None
-        self._threads = ThreadPoolExecutor(settings.max_concurrent_docs, "documentai")
 
     async def classify(self, source: Source) -> Classified:
         """Classify by the first pages, as many as one call may have."""
-        answer = await self._process(source, *(await self._parts(source))[0])
-        classes = [
-            {"class": e.type_.split("/")[-1], "confidence": finite_confidence(e.confidence)}
-            for e in answer.entities
+        answer = await self._ask(source, (await self._parts(source))[0])
+        classes: list[dict[str, Any]] = [
+            {
+                "class": str(e.get("type") or "").split("/")[-1],
+                "confidence": confidence_of(e.get("confidence")) or 0.0,
+            }
+            for e in answer["document"].get("entities") or ()
         ]
         if not classes:
             raise Permanent(f"the classifier {self.name} named no class", type="no_class")
         best = max(classes, key=lambda one: one["confidence"])
         return Classified(
-            best["class"], best["confidence"], {"classes": classes, "processor": self.name}
+            best["class"],
+            best["confidence"],
+            {"classes": classes, "processor": self.name, "processor_version": answer["version"]},
         )
 
     async def extract(self, source: Source, doc_type: str) -> Extracted:
-        answers: list[AnswerPart] = []
-        offset, calls = 0, await self._parts(source)
-        for content, pages, first in calls:
-            answer = await self._process(source, content, pages, first)
-            numbers = [number - 1 for number in pages] or list(
-                range(first, first + max(1, len(answer.pages)))
-            )
-            answers.append(AnswerPart(answer, numbers, offset))
-            offset += len(answer.text)
-        version = self.name.rsplit("/", 1)[-1]
-        items = [item | {"processor_version": version} for item in items_of(answers)]
-        summary = {
-            "line_items": sum(item["type"] == "LINE_ITEM_VALUE" for item in items),
-            "entities": len(items),
-            "calls": len(calls),
-            "processor": self.name,
-        }
-        return Extracted(items, summary, "".join(part.answer.text for part in answers))
+        parts = await self._parts(source)
+        if len(parts) > 1 and self._is_batched(source):
+            answers = await self._batch(source, [page for part in parts for page in part.shown])
+        else:
+            answers = await gather_all([self._ask(source, part) for part in parts])
+        return mapped(self._settings, answers, self.name)
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._client is not None:
-            await asyncio.to_thread(self._client.transport.close)
+        """Nothing is open: the client and the readers belong to the caller."""
 
-    async def _parts(self, source: Source) -> list[tuple[bytes, list[int], int]]:
-        """Return content, requested pages (1-based; none: all) and first page of each call."""
+    async def _ask(self, source: Source, part: CallPart) -> Answer:
+        store = _store_of(source)
+        path = store.path(self.name, part.name)
+
+        async def call() -> Answer:
+            document = await self._client.process(self.name, source.uri, part.content, part.pages)
+            return await self._answer(document, part.shown)
+
+        pages = len(part.shown) or 1
+        return await store.ask(path, pages, call, processor=self.name, part=part.name)
+
+    async def _answer(self, document: dict[str, Any], shown: Sequence[ShownPage]) -> Answer:
+        """Return what is stored of an answer: the document, its pages and its version."""
+        count = len(document.get("pages") or ())
+        pages = list(shown) or [ShownPage(number) for number in range(max(1, count))]
+        for page in document.get("pages") or ():
+            page.pop("image", None)  # the rendered page, and megabytes of it
+        return {
+            "processor": self.name,
+            "version": await self._client.version(self.name, document),
+            "pages": [[p.number, p.width, p.height, p.rotation] for p in pages],
+            "document": document,
+        }
+
+    async def _parts(self, source: Source) -> list[CallPart]:
+        """Return the parts of a document; a later attempt need not split it again."""
+        task = self._splits.get(source.digest)
+        if task is None:
+            task = self._splits[source.digest] = asyncio.create_task(self._split(source))
+            while len(self._splits) > MAX_SPLITS:
+                self._splits.popitem(last=False)
+        try:
+            return await asyncio.shield(task)
+        except Failure:
+            self._splits.pop(source.digest, None)
+            raise
+
+    async def _split(self, source: Source) -> list[CallPart]:
         job = {
             "do": "split",
-            "max_pages": self._settings.documentai_max_pages,
+            "max_pages": self._settings.pages_per_call,
             "max_bytes": self._settings.documentai_max_mb * MEGABYTE,
+            "overlap": OVERLAP,
         }
         answer, body = await self._readers.request(job, source.content)
-        calls, start = [], 0
-        for size, pages, first in answer["parts"]:
-            calls.append((body[start : start + size] if size else source.content, pages, first))
+        shown = [ShownPage(n, *size) for n, size in enumerate(answer["pages"])]
+        parts, start = [], 0
+        for size, pages, first, count in answer["parts"]:
+            content = body[start : start + size] if size else source.content
+            parts.append(CallPart(content, pages, shown[first : first + count]))
             start += size
-        return calls
+        return parts
 
-    async def _process(self, source: Source, content: bytes, pages: list[int], first: int) -> Any:
-        answer = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._call, source, content, pages
-        )
-        if answer.error.code:
-            kind = Permanent if answer.error.code in (3, 9, 11) else Failure
-            raise kind(
-                f"Document AI: {answer.error.message}",
-                type="invalid_argument" if kind is Permanent else "document_error",
-            )
-        if not (answer.text or answer.pages or answer.entities):  # JSON, but not a document
-            raise Failure("Document AI: its answer has no document", type="bad_answer")
-        return answer
+    # Batch processing
 
-    def _call(self, source: Source, content: bytes, pages: list[int]) -> Any:
-        from google.api_core import exceptions  # noqa: PLC0415 - Google's library is an extra
-        from google.auth import exceptions as auth  # noqa: PLC0415
-        from google.cloud import documentai  # noqa: PLC0415
-        from google.protobuf import json_format  # noqa: PLC0415
+    def _is_batched(self, source: Source) -> bool:
+        """Whether a batch can read this document: it lies in Cloud Storage, and output is set."""
+        if self._settings.documentai_output is None or not source.uri.startswith("gs://"):
+            return False
+        return not self._buckets.is_local(source.uri.removeprefix("gs://").split("/")[0])
 
-        raw = documentai.RawDocument(
-            content=content, mime_type="application/pdf", display_name=source.uri.rsplit("/", 1)[-1]
-        )
-        request = documentai.ProcessRequest(
-            name=self.name, raw_document=raw, skip_human_review=True
-        )
-        if pages:
-            selector = documentai.ProcessOptions.IndividualPageSelector(pages=pages)
-            request.process_options = documentai.ProcessOptions(individual_page_selector=selector)
+    async def _batch(self, source: Source, shown: Sequence[ShownPage]) -> list[Answer]:
+        """Return the answers of a batch operation; raise Unfinished while it runs."""
+        store = _store_of(source)
+        done = await store.load(store.path(self.name, "batch"))
+        if done is not None:
+            return await self._stored_batch(store, done)
+        assert self._settings.documentai_output is not None
+        folder = self._settings.documentai_output.rstrip("/")
+        place = hashlib.sha256(store.path(self.name, "out").encode()).hexdigest()[:24]
+        target = f"{folder}/{place}/"
+        if store.operation is None:
+            name = await self._client.start_batch(self.name, source.uri, target)
+            await store.save_operation(name)
+            raise Unfinished(OPERATION_SECONDS, f"batch operation {name} was started")
         try:
-            return (
-                self._connect()
-                .process_document(
-                    request=request, retry=None, timeout=self._settings.timeout_seconds
-                )
-                .document
-            )
-        except exceptions.GoogleAPICallError as error:
-            raise _failure(error) from None
-        except auth.GoogleAuthError as error:
-            raise Failure(f"Document AI: {error}", type="unauthenticated") from None
-        except exceptions.RetryError as error:
-            raise Failure(f"Document AI: {error}", type="timeout") from None
-        except OSError as error:  # of requests: no connection, a cut connection, a timeout
-            timed = "timeout" in type(error).__name__.lower()
-            raise Failure(
-                f"Document AI: {type(error).__name__}: {error}",
-                type="timeout" if timed else "connection_error",
-            ) from None
-        except (json_format.Error, ValueError, KeyError) as error:
-            # Not a message of the API: a gateway's page, or half a body.
-            raise Failure(
-                f"Document AI: its answer cannot be read: {type(error).__name__}", type="bad_answer"
-            ) from None
+            places = await self._client.batch_output(store.operation)
+        except Permanent:
+            await store.save_operation(None)
+            raise
+        if places is None:
+            raise Unfinished(OPERATION_SECONDS, f"batch operation {store.operation} is running")
+        by_number = {page.number: page for page in shown}
+        return await self._store_batch(store, places, by_number)
 
-    def _connect(self) -> Any:
-        if self._client is None:
-            from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415
-            from google.cloud import documentai  # noqa: PLC0415
+    async def _store_batch(
+        self, store: AnswerStore, places: Sequence[str], by_number: dict[int, ShownPage]
+    ) -> list[Answer]:
+        answers: list[Answer] = []
+        names: list[str] = []
+        for document in await self._client.read_output(self._buckets, places):
+            numbers = [int(p.get("pageNumber") or 1) - 1 for p in document.get("pages") or ()]
+            shown = [by_number.get(number) or ShownPage(number) for number in numbers]
+            answer = await self._answer(document, shown)
+            part = f"shard-{len(answers):04d}"
+            names.append(store.path(self.name, part))
+            await store.keep(names[-1], answer, processor=self.name, part=part)
+            answers.append(answer)
+        if not answers:
+            raise Permanent("the batch operation wrote no document", type="bad_answer")
+        index = {"answers": names, "operation": store.operation}
+        await store.keep(store.path(self.name, "batch"), index, processor=self.name, part="batch")
+        return answers
 
-            endpoint = self._settings.documentai_endpoint
-            options = {
-                "api_endpoint": endpoint
-                or f"{self._settings.documentai_location}-documentai.googleapis.com"
-            }
-            anonymous: Any = AnonymousCredentials
-            credentials = anonymous() if endpoint else None
-            self._client = documentai.DocumentProcessorServiceClient(
-                transport="rest", client_options=options, credentials=credentials
-            )
-        return self._client
+    async def _stored_batch(self, store: AnswerStore, done: Answer) -> list[Answer]:
+        answers = []
+        for path in done["answers"]:
+            answer = await store.load(path)
+            if answer is None:
+                raise Permanent(f"the raw answer {path} is missing", type="bad_answer")
+            store.named.append({"path": path, "processor": self.name, "part": "shard"})
+            answers.append(answer)
+        return answers
+
+
+def mapped(settings: DocumentsSettings, answers: Sequence[Answer], processor: str) -> Extracted:
+    """Return what stored answers mean, without a call."""
+    parts, offset = [], 0
+    for answer in answers:
+        pages = [ShownPage(*page) for page in answer["pages"]]
+        parts.append(AnswerPart(answer["document"], pages, offset, answer["version"]))
+        offset += len(str(answer["document"].get("text") or ""))
+    found = map_answers(parts, pairs(settings.documentai_fields, "PARENT/NAME=FIELD"))
+    numbers = {page.number for part in parts for page in part.pages}
+    summary = {
+        "line_items": sum(item["type"] == "LINE_ITEM_VALUE" for item in found.items),
+        "entities": len(found.items),
+        "calls": len(answers),
+        "pages": len(numbers),
+        "processor": processor,
+        "processor_version": answers[0]["version"] if answers else "",
+    }
+    text = "".join(str(part.document.get("text") or "") for part in parts)
+    return Extracted(found.items, summary, text, found.warnings)
+
+
+def _store_of(source: Source) -> AnswerStore:
+    if source.answers is None:
+        raise TypeError("Document AI needs a store for its answers")
+    return source.answers
 
 
 def _full_name(settings: DocumentsSettings, id: str) -> str:
@@ -182,32 +244,3 @@ def _full_name(settings: DocumentsSettings, id: str) -> str:
         raise Permanent("DOCUMENTAI_PROJECT is not set", type="configuration")
     location = f"projects/{settings.documentai_project}/locations/{settings.documentai_location}"
     return f"{location}/processors/{id}"
-
-
-def _failure(error: Any) -> Failure:
-    """Translate an API error; errors that another attempt cannot fix are permanent."""
-    status = getattr(getattr(error, "grpc_status_code", None), "name", None) or _STATUS_OF_CODE.get(
-        int(error.code or 0), "UNKNOWN"
-    )
-    details = "; ".join(
-        str(v.description) for d in error.details or () for v in getattr(d, "field_violations", ())
-    )
-    message = f"Document AI: {status}: {error.message}" + (f" ({details})" if details else "")
-    if status in _PERMANENT:
-        return Permanent(message, type=_PERMANENT[status])
-    return Failure(message, type=_TRANSIENT.get(status, "unknown"))
-
-
-_STATUS_OF_CODE = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    409: "ABORTED",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    500: "INTERNAL",
-    502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}

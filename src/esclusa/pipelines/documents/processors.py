@@ -8,26 +8,32 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from esclusa import EsclusaError
+from esclusa.pipelines.documents.answers.answer_store import AnswerStore, PendingCalls
 from esclusa.pipelines.documents.buckets import Buckets, object_name
 from esclusa.pipelines.documents.records import FOLDER_ENDED, Documento, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
+    from esclusa.pipelines.documents.documentai_client import DocumentAiClient
     from esclusa.pipelines.documents.local import DocumentViewer
     from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 
 # How long the state of a folder is used without asking the store again.
 CACHE_SECONDS = 1.0
 MAX_CACHED = 1000
+# Seconds for which a process that ends waits for answers that are paid for.
+CLOSE_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
 class Source:
-    """A document to read."""
+    """A document to read, and where a processor keeps its raw answers about it."""
 
     uri: str
     generation: str
     content: bytes = field(repr=False)
+    answers: AnswerStore | None = field(default=None, repr=False)
 
     @cached_property
     def digest(self) -> str:
@@ -53,14 +59,23 @@ class Extracted:
     items: list[dict[str, Any]]
     summary: dict[str, Any]
     text: str | None = None
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Unfinished(EsclusaError):
+    """The processor needs more time; the document waits ``after`` seconds without an attempt."""
+
+    def __init__(self, after: float, reason: str) -> None:
+        self.after = after
+        super().__init__(reason)
 
 
 class Processor(Protocol):
     """Reads documents.
 
     Raises Permanent for errors that another attempt cannot fix (bad_pdf, encrypted_pdf,
-    no_text_layer, out_of_memory, invalid_argument), Failure for transient errors, and Throttled
-    when asked to slow down.
+    no_text_layer, out_of_memory, invalid_argument), Failure for transient errors, Throttled when
+    asked to slow down, and Unfinished while an operation of the processor runs.
     """
 
     async def classify(self, source: Source) -> Classified: ...
@@ -84,6 +99,8 @@ class Processors:
         self.buckets = Buckets(settings.bucket_paths)
         self.busy = 0
         self._ended: dict[str, tuple[float, bool]] = {}
+        self._opened_client: DocumentAiClient | None = None
+        self.calls = PendingCalls(settings.max_concurrent_docs)
 
     @property
     def classifier(self) -> Processor:
@@ -107,7 +124,18 @@ class Processors:
         )
 
         given = None if name == "documentai" else name
-        return DocumentAiProcessor(self._settings, given, self._readers)
+        return DocumentAiProcessor(
+            self._settings, given, self._readers, self._documentai, self.buckets
+        )
+
+    @cached_property
+    def _documentai(self) -> DocumentAiClient:
+        from esclusa.pipelines.documents.documentai_client import (  # noqa: PLC0415 - an extra
+            DocumentAiClient,
+        )
+
+        self._opened_client = DocumentAiClient(self._settings)
+        return self._opened_client
 
     @cached_property
     def _readers(self) -> ReaderPool:
@@ -147,6 +175,9 @@ class Processors:
         return answer
 
     async def close(self) -> None:
+        await self.calls.close(CLOSE_SECONDS)
+        if self._opened_client is not None:
+            await self._opened_client.close()
         for processor in self._processors.values():
             await processor.close()
         for pool in self._pools:

@@ -8,6 +8,7 @@ from typing import Any
 
 from esclusa import (
     Attempt,
+    BudgetEmpty,
     Create,
     Failure,
     Move,
@@ -16,12 +17,14 @@ from esclusa import (
     Retry,
     Throttled,
     To,
+    Wait,
     Wake,
     below,
     one_of,
 )
+from esclusa.pipelines.documents.answers.answer_store import AnswerStore
 from esclusa.pipelines.documents.listing import HEAD_BYTES, SIGNATURE, is_inside
-from esclusa.pipelines.documents.processors import Extracted, Source
+from esclusa.pipelines.documents.processors import Extracted, Source, Unfinished
 from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
 
@@ -40,6 +43,8 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
     try:
         async with asyncio.timeout(at.settings.timeout_seconds):
             return await _read(doc, at)
+    except Unfinished as error:
+        return Wait(error.after, str(error))
     except Throttled as error:
         at.log(
             f"{doc.gcs_uri} waits: {error}",
@@ -47,7 +52,9 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
             folio_id=doc.folio_id,
             gcs_uri=doc.gcs_uri,
         )
-        raise
+        return Wait(error.after, str(error), stage=True)
+    except BudgetEmpty:
+        raise  # the document waits until there are pages again
     except Exception as error:  # noqa: BLE001 - an error is logged and settled with its type
         final = getattr(error, "permanent", False) or (
             at.tries is not None and at.number >= at.tries
@@ -70,11 +77,21 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
 async def _read(doc: Documento, at: Attempt) -> Outcome:
     if doc.fence > 1:  # extractions of an earlier claim do not count
         await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": below(doc.fence)})
+    if doc.remap:
+        return await _settle(doc, at, await _remapped(doc, at), doc.content_hash)
     source = await _load(doc, at)
     results = await _reuse(doc, at, source)
     if results is None:
         await _classify(doc, at, source)
         results = await _extract(doc, at, source)
+    return await _settle(doc, at, results, source.digest)
+
+
+async def _settle(
+    doc: Documento, at: Attempt, results: Extracted, content_hash: str | None
+) -> Outcome:
+    """Store the extractions; those that the settlement does not write are written before it."""
+    if doc.reused_from is None:
         doc.text_path = await _store_text(results.text, at)
     extractions = [_new_extraction(doc, n, item) for n, item in enumerate(results.items)]
     before_settlement = len(extractions) - INLINE if len(extractions) > INLINE else 0
@@ -94,7 +111,11 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
         doc_type=doc.doc_type,
         classifier_output_raw=doc.classifier_output_raw,
         extractor_output_summary=results.summary,
-        content_hash=source.digest,
+        content_hash=content_hash,
+        answers=doc.answers,
+        operation=None,
+        warnings=results.warnings,
+        remap=False,
         text_path=doc.text_path,
         reused_from=doc.reused_from,
         revision=doc.fence,
@@ -114,7 +135,8 @@ async def _load(doc: Documento, at: Attempt) -> Source:
     if SIGNATURE not in content[:HEAD_BYTES]:
         begins = repr(content[:40])[2:-1] or "nothing"
         raise Permanent(f"it is not a PDF: it begins with {begins}", type="bad_pdf")
-    return Source(doc.gcs_uri, doc.generation, content)
+    answers = AnswerStore(at, doc, at.context.calls)
+    return Source(doc.gcs_uri, doc.generation, content, answers)
 
 
 async def _classify(doc: Documento, at: Attempt, source: Source) -> None:
@@ -139,6 +161,16 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
             type="no_extractor",
         )
     extracted: Extracted = await at.context.extractor(name).extract(source, doc.doc_type)
+    if source.answers is not None:
+        doc.answers = sorted(source.answers.named, key=lambda named: str(named["path"]))
+    for warning in extracted.warnings:
+        at.log(
+            f"{doc.gcs_uri}: {warning['message']}",
+            level="warning",
+            folio_id=doc.folio_id,
+            gcs_uri=doc.gcs_uri,
+            warning=warning["code"],
+        )
     if unread := extracted.summary.get("unread_pages"):
         at.log(
             f"{doc.gcs_uri}: {len(unread)} pages have pictures and no text, and were not read: "
@@ -149,6 +181,23 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
             unread_pages=unread[:20],
         )
     return extracted
+
+
+async def _remapped(doc: Documento, at: Attempt) -> Extracted:
+    """Return what the stored answers of a document mean now."""
+    from esclusa.pipelines.documents.documentai import mapped  # noqa: PLC0415 - only then
+
+    store = AnswerStore(at, doc, at.context.calls)
+    summary = doc.extractor_output_summary or {}
+    answers = []
+    for named in doc.answers:
+        if named.get("processor") != summary.get("processor") or named.get("part") == "batch":
+            continue
+        answer = await store.load(named["path"])
+        if answer is None:
+            raise Permanent(f"the raw answer {named['path']} is missing", type="answer_missing")
+        answers.append(answer)
+    return mapped(at.settings, answers, str(summary.get("processor")))
 
 
 async def _store_text(text: str | None, at: Attempt) -> str | None:

@@ -112,7 +112,8 @@ class Documento(
     count. ``text_path`` is the artifact with the text in which their spans count, where that is
     not the document's own. ``answers`` names the artifacts with the raw answers of the processor.
     A forced reprocess begins another ``reading``, which asks for all of them again. ``operation``
-    is the batch operation of the processor that is under way. ``warnings`` have a ``code`` and a
+    is the batch operation of the processor that is under way. With ``remap`` its answers are
+    mapped anew without a call. ``warnings`` have a ``code`` and a
     ``message``.
     """
 
@@ -134,6 +135,7 @@ class Documento(
     answers: list[dict[str, Any]] = []
     reading: int = 1
     operation: str | None = None
+    remap: bool = False
     warnings: list[dict[str, Any]] = []
     reused_from: str | None = None
     eventarc_event_id: str | None = None
@@ -228,4 +230,10 @@ def dead_letter(record: Folio | Documento) -> dict[str, Any]:
         "folder_prefix": record.folder_prefix,
         "folio_id": record.folio_id,
         "gcs_uri": record.gcs_uri if isinstance(record, Documento) else None,
+        "details": {
+            "generation": record.generation if isinstance(record, Documento) else None,
+            "doc_type": record.doc_type if isinstance(record, Documento) else None,
+            "execution_id": record.execution_id,
+            "eventarc_event_id": record.eventarc_event_id,
+        },
     }

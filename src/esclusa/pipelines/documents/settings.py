@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 
-from esclusa import Budget, Window, option
+from esclusa import Budget, Rate, option
 from esclusa.pipelines.documents.buckets import FlagRule
 from esclusa.pipelines.documents.fields import FIELDS
 
@@ -319,7 +319,10 @@ class DocumentsSettings(BaseModel):
     def page_budget(self) -> Budget | None:
         """The budget of pages per minute, shared by all workers; None without a limit."""
         limit = self.documentai_pages_per_minute
-        return None if limit is None else Budget("documentai-pages", Window("minute", limit))
+        if limit is None:
+            return None
+        burst = max(1, min(limit // 2, self.pages_per_call))
+        return Budget("documentai-pages", Rate(limit, "minute", burst=burst))
 
     @property
     def reader_memory_mb(self) -> int:

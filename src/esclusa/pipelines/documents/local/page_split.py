@@ -15,21 +15,25 @@ from esclusa.pipelines.documents.local.pdf_words import Unreadable
 class DocumentPart:
     """What one call sends.
 
-    ``content`` is a document of some pages, from ``first_page`` on; empty for the whole document,
-    of which ``pages`` are requested (from 1; none: all).
+    ``content`` is a document of ``count`` pages, from ``first_page`` on; empty for the whole
+    document, of which ``pages`` are requested (from 1; none: all).
     """
 
     content: bytes = b""
     pages: tuple[int, ...] = ()
     first_page: int = 0
+    count: int = 0
 
 
-def split(content: bytes, max_pages: int, max_bytes: int) -> list[DocumentPart]:
-    """Return the parts of a document.
+def split(
+    content: bytes, max_pages: int, max_bytes: int, overlap: int = 0
+) -> tuple[list[DocumentPart], list[tuple[float, float, int]]]:
+    """Return the parts of a document, and width, height and rotation of its pages as shown.
 
     With too many pages, each call sends the whole document and requests some pages. With too many
-    bytes, each call sends a document of some pages. Raises Unreadable if a page is too large. A
-    document whose pages cannot be counted is sent whole.
+    bytes, each call sends a document of some pages. Neighbours have ``overlap`` pages in common.
+    Raises Unreadable if a page is too large. A document whose pages cannot be counted is sent
+    whole.
     """
     try:
         document = pdfium.PdfDocument(content)
@@ -37,19 +41,35 @@ def split(content: bytes, max_pages: int, max_bytes: int) -> list[DocumentPart]:
         if len(content) > max_bytes:
             message = f"{len(content):,} bytes are too many for one call"
             raise Unreadable("too_large", message) from None
-        return [DocumentPart()]
+        return [DocumentPart()], []
     try:
         count = len(document)
-        ends = [(first, min(count, first + max_pages)) for first in range(0, count, max_pages)]
+        shown = [_shown(document, number) for number in range(count)]
+        step = max(1, max_pages - overlap)
+        starts = range(0, max(1, count - overlap), step)
+        ends = [(first, min(count, first + max_pages)) for first in starts]
         if len(content) > max_bytes:
-            return [
-                part for start, end in ends for part in _halved(document, start, end, max_bytes)
-            ]
+            halves = (_halved(document, start, end, max_bytes) for start, end in ends)
+            return [part for parts in halves for part in parts], shown
         if count <= max_pages:
-            return [DocumentPart()]
-        return [DocumentPart(pages=tuple(range(start + 1, end + 1))) for start, end in ends]
+            return [DocumentPart(count=count)], shown
+        return [
+            DocumentPart(
+                pages=tuple(range(start + 1, end + 1)), first_page=start, count=end - start
+            )
+            for start, end in ends
+        ], shown
     finally:
         document.close()
+
+
+def _shown(document: Any, number: int) -> tuple[float, float, int]:
+    """Return width, height and rotation of a page; zeros if it cannot be read."""
+    try:
+        page = document[number]
+        return (*page.get_size(), page.get_rotation())
+    except pdfium.PdfiumError:
+        return 0.0, 0.0, 0
 
 
 def _halved(document: Any, first: int, end: int, max_bytes: int) -> list[DocumentPart]:
@@ -61,7 +81,7 @@ def _halved(document: Any, first: int, end: int, max_bytes: int) -> list[Documen
     part.close()
     content = out.getvalue()
     if len(content) <= max_bytes:
-        return [DocumentPart(content, (), first)]
+        return [DocumentPart(content, (), first, end - first)]
     if end - first == 1:
         message = f"page {first} alone has {len(content):,} bytes, too many for one call"
         raise Unreadable("too_large", message)

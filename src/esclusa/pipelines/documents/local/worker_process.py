@@ -4,9 +4,8 @@ Started as ``python -m esclusa.pipelines.documents.local.worker_process MEGABYTE
 with their documents from stdin and writes answers to stdout, until stdin ends. Each message is its
 length in 8 bytes, then its bytes. A job is JSON, followed by the document: ``{"do": "read",
 "doc_type": …, "ocr": languages or null}``, ``{"do": "text"}``, ``{"do": "picture", "number": …,
-"width": …}`` or ``{"do":
-"split", "max_pages": …, "max_bytes": …}``. An answer is JSON, followed by the text, the picture,
-the parts, or nothing.
+"width": …}`` or ``{"do": "split", "max_pages": …, "max_bytes": …, "overlap": …}``. An answer is
+JSON, followed by the text, the picture, the parts, or nothing.
 """
 
 from __future__ import annotations
@@ -44,12 +43,15 @@ def _run(job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
                 from esclusa.pipelines.documents.local.page_image import render  # noqa: PLC0415
 
                 return {}, render(content, number, width)
-            case {"do": "split", "max_pages": max_pages, "max_bytes": max_bytes}:
+            case {"do": "split"}:
                 from esclusa.pipelines.documents.local.page_split import split  # noqa: PLC0415
 
-                parts = split(content, max_pages, max_bytes)
-                sizes = [(len(p.content), p.pages, p.first_page) for p in parts]
-                return {"parts": sizes}, b"".join(part.content for part in parts)
+                parts, pages = split(
+                    content, job["max_pages"], job["max_bytes"], job.get("overlap", 0)
+                )
+                sizes = [(len(p.content), p.pages, p.first_page, p.count) for p in parts]
+                body = b"".join(part.content for part in parts)
+                return {"parts": sizes, "pages": pages}, body
             case {"do": "text"}:
                 return {}, read_pdf(content).text.encode()
             case _:

@@ -1,0 +1,1 @@
+"""Answers of Document AI as extractions: entities of any shape, with their places."""

@@ -1,0 +1,39 @@
+"""Map the stored answers of documents anew, without a call."""
+
+from __future__ import annotations
+
+from esclusa import NotFound, Runtime
+from esclusa.pipelines.documents.folder_signals import find_folio, from_command
+from esclusa.pipelines.documents.records import Documento
+
+PAGE_SIZE = 200
+
+
+async def remap_documents(runtime: Runtime, who: str, uri: str) -> dict[str, int]:
+    """Queue the finished documents of a folder whose answers are all stored; count them.
+
+    Raises BadUri, and NotFound if the folder is not recorded.
+    """
+    folio = await find_folio(runtime, from_command(uri))
+    if folio is None:
+        raise NotFound(f"there is no folder {uri}")
+    counts = {"remapped": 0, "without_answers": 0}
+    where = {"folio_id": folio.folio_id, "status": "DONE"}
+    ids: list[str] = []
+    async for doc in runtime.records.each(Documento, where):
+        paths = [answer["path"] for answer in doc.answers]
+        stored = [await runtime.artifacts.info(path) is not None for path in paths]
+        if stored and all(stored):
+            ids.append(doc.id)
+        else:
+            counts["without_answers"] += 1
+    for start in range(0, len(ids), PAGE_SIZE):
+        acted = await runtime.operations(who).move(
+            Documento.kind.table,
+            "NOT_STARTED",
+            reason="remap",
+            ids=ids[start : start + PAGE_SIZE],
+            fields={"remap": True},
+        )
+        counts["remapped"] += acted.moved
+    return counts
