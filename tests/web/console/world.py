@@ -175,11 +175,9 @@ async def errors(records: Any, limit: int, after: str | None) -> dict[str, Any]:
 
 @media.view("Pictures by state", es="Imágenes por estado")
 async def summary(records: Any, limit: int, after: str | None) -> dict[str, Any]:
-    found = await records.summary(Picture, "attempts")
-    return {
-        "items": [{"status": s.state, "total": s.count, "attempts": s.average} for s in found],
-        "next": None,
-    }
+    found = await records.totals(Picture, ["status"], sums=["attempts"])
+    items = [{**t.values, "total": t.count, "attempts": t.sums["attempts"]} for t in found]
+    return {"items": items, "next": None}
 
 
 @tenders.stage(
