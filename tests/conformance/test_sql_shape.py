@@ -283,3 +283,20 @@ async def test_a_move_of_an_untracked_record_sets_fields(fresh: Any) -> None:
     await settle_all(fresh, settlement_of(lease, "sent", effects=effects))
     assert not (await read(fresh, Phone, "a")).active
     assert (await read(fresh, Phone, "b")).active
+
+
+async def test_children_get_the_id_that_the_table_made(fresh: Any) -> None:
+    """A parent of a parent, each with an id by sequence, in one transaction."""
+    await fresh.insert([Phone(phone_id="a"), Phone(phone_id="b")])
+    inner = RecordWithChildren(
+        Alert(topic="x", phone_id="a"),
+        [FanOut(Alert(topic="", phone_id=""), "phone_id", ["a", "b"])],
+        link="topic",
+    )
+    new = RecordWithChildren(Phone(phone_id="c"), [Alert(topic="y", phone_id="c"), inner])
+    assert await fresh.insert_if_new([new, new]) == [4, None]
+    alerts = (await fresh.find(of(Alert.kind))).items
+    [parent] = [alert.id for alert in alerts if alert.topic == "x"]
+    assert sorted((a.topic, a.phone_id) for a in alerts) == sorted(
+        [("x", "a"), ("y", "c"), (parent, "a"), (parent, "b")]
+    )

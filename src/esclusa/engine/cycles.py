@@ -171,6 +171,7 @@ class CycleRunner:
 
     async def _run(self, run: RunContext) -> None:
         await self._alerts.end("cycle_not_started", run.cycle.name)
+        await self._note(run, ended=False)
         try:
             await self._adopt(self._registry.plan_of(run.cycle.name).kinds, run.started)
             if run.cycle.function is not None:
@@ -194,7 +195,20 @@ class CycleRunner:
             run.note_cut()
         await self._finish(run)
 
+    async def _note(self, run: RunContext, *, ended: bool) -> None:
+        """Call the function of the pipeline that notes its runs."""
+        note = self._registry.plan_of(run.cycle.name).app.on_run_
+        if note is None:
+            return
+        try:
+            await note(run, ended)
+        except Exception as error:  # noqa: BLE001 - the work of the run does not depend on it
+            why = f"{type(error).__name__}: {error}"
+            message = text("run_not_noted", cycle=run.cycle.name, why=why)
+            self._telemetry.event("warning", message, cycle=run.cycle.name, run=run.id)
+
     async def _finish(self, run: RunContext) -> None:
+        await self._note(run, ended=True)
         await self._runs.finish(run)
         await self._run_finished(run)
 

@@ -105,6 +105,7 @@ class App:
     commands_: Callable[[], Any] | None = None
     checks_: Callable[[Any], Any] | None = None
     needs_: Callable[[Any], Iterable[str]] | None = None
+    on_run_: Callable[[Any, bool], Awaitable[None]] | None = None
     views: list[View] = field(default_factory=list)
     _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
     _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
@@ -307,6 +308,14 @@ class App:
         """
         self.needs_ = missing
         return missing
+
+    def on_run(self, note: F) -> F:
+        """Declare a function that is called when a run has begun, and when it has ended.
+
+        ``async def note(run, ended)``. What it raises is logged and changes no run.
+        """
+        self.on_run_ = note
+        return note
 
     def bind(self, settings: BaseModel) -> Plan:
         """Apply the settings. Raises DeclarationError with every fault."""

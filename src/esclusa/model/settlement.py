@@ -213,18 +213,43 @@ class FanOut:
         return (self.record.but(**{self.field: value}) for value in self.values)
 
 
-def drafts_of(records: Iterable[Record | FanOut]) -> Iterator[Record]:
-    """The records, with every ``FanOut`` expanded."""
-    for each in records:
-        yield from each if isinstance(each, FanOut) else (each,)
-
-
 @value
 class RecordWithChildren:
-    """A new record and its children. If ``first`` exists already, none of them is added."""
+    """A new record and its children. If ``first`` exists already, none of them is added.
+
+    ``link``: the field of the children that gets the id of ``first``, if the table makes it. A
+    child may have children of its own.
+    """
 
     first: Record
-    rest: Sequence[Record | FanOut]
+    rest: Sequence[Record | FanOut | RecordWithChildren]
+    link: str | None = None
+
+    def children(self, id: str) -> Sequence[Record | FanOut | RecordWithChildren]:
+        """The children of ``first`` with this id."""
+        return self.rest if self.link is None else [self._linked(each, id) for each in self.rest]
+
+    def _linked(
+        self, child: Record | FanOut | RecordWithChildren, id: str
+    ) -> Record | FanOut | RecordWithChildren:
+        assert self.link is not None
+        match child:
+            case FanOut(record, field, values):
+                return FanOut(record.but(**{self.link: id}), field, values)
+            case RecordWithChildren(first, rest, link):
+                return RecordWithChildren(first.but(**{self.link: id}), rest, link)
+            case _:
+                return child.but(**{self.link: id})
+
+
+def drafts_of(records: Iterable[Record | FanOut | RecordWithChildren]) -> Iterator[Record]:
+    """The records, with every ``FanOut`` and their children expanded."""
+    for each in records:
+        if isinstance(each, RecordWithChildren):
+            yield each.first
+            yield from drafts_of(each.rest)
+        else:
+            yield from each if isinstance(each, FanOut) else (each,)
 
 
 @value

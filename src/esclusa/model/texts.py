@@ -57,6 +57,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "run_abandoned": "worker {worker} stopped without finishing this run",
     "run_continued": "continues run {run}, whose worker was taken for dead",
     # What an alert reports: `message` of an alert.
+    "run_not_noted": "{cycle}: the pipeline could not note its run: {why}",
     "cycle_failed": "{cycle} failed: {why}",
     "cycle_blocked": "{cycle} is blocked: {why}",
     "stage_paused": "{stage} pauses, and then tries one record at a time: {why}",

@@ -59,16 +59,24 @@ async def insert_if_new(
 
     Return the number of children inserted, or None if the record existed.
     """
-    members = [
-        [new_document(context, record) for record in (group.first, *drafts_of(group.rest))]
-        for group in groups
-    ]
+    members = [_documents(context, group) for group in groups]
     answers: list[int | None] = []
     for batch in _in_commits(context, members):
         created, _ = await _insert_groups(client, context, batch)
         notify({doc.kind.table for group in created for doc in group})
         answers += [len(group) - 1 if group else None for group in created]
     return answers
+
+
+def _documents(context: CallContext, group: RecordWithChildren) -> list[DocumentState]:
+    """Return the documents of a record and its children."""
+    docs = [new_document(context, group.first)]
+    for child in group.children(docs[0].id):
+        if isinstance(child, RecordWithChildren):
+            docs += _documents(context, child)
+        else:
+            docs += [new_document(context, record) for record in drafts_of([child])]
+    return docs
 
 
 def _in_commits(

@@ -50,17 +50,27 @@ async def insert_if_new(
     context: WriteContext, groups: Sequence[RecordWithChildren]
 ) -> list[int | None]:
     """Insert each first record and, if it is new, its children; return how many of them are new."""
-    is_new = await _by_table(context, [group.first for group in groups], _insert_flags)
+    firsts = [group.first for group in groups]
+    ids = [""] * len(groups)
+    if any(group.link is not None for group in groups):
+        answers = await insert_all(context, firsts)
+        is_new = [isinstance(answer, Inserted) for answer in answers]
+        ids = [answer.id for answer in answers]
+    else:
+        is_new = await _by_table(context, firsts, _insert_flags)
     new_children: Counter[int] = Counter()
     drafts: list[tuple[int, Record]] = []
     for n, group in enumerate(groups):
-        for child in group.rest if is_new[n] else ():
+        for child in group.children(ids[n]) if is_new[n] else ():
             if isinstance(child, FanOut):
                 new_children[n] += await _fan_out(context, child)
+            elif isinstance(child, RecordWithChildren):
+                [added] = await insert_if_new(context, [child])
+                new_children[n] += 0 if added is None else 1 + added
             else:
                 drafts.append((n, child))
-    added = await _by_table(context, [draft for _, draft in drafts], _insert_flags)
-    new_children.update(n for (n, _), new in zip(drafts, added, strict=True) if new)
+    flags = await _by_table(context, [draft for _, draft in drafts], _insert_flags)
+    new_children.update(n for (n, _), new in zip(drafts, flags, strict=True) if new)
     return [new_children[n] if new else None for n, new in enumerate(is_new)]
 
 

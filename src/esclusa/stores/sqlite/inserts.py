@@ -54,17 +54,19 @@ def insert_if_new(
 ) -> list[int | None]:
     """Insert each first record and, if it is new, its children; return how many of them are new."""
     firsts = insert(transaction, [group.first for group in groups])
-    children = [
-        list(drafts_of(group.rest)) if isinstance(first, Inserted) else []
-        for group, first in zip(groups, firsts, strict=True)
-    ]
-    answers = iter(insert(transaction, [draft for drafts in children for draft in drafts]))
-    return [
-        sum(isinstance(next(answers), Inserted) for _ in drafts)
-        if isinstance(first, Inserted)
-        else None
-        for drafts, first in zip(children, firsts, strict=True)
-    ]
+    drafts: list[list[Record]] = []
+    parents: list[list[RecordWithChildren]] = []
+    for group, first in zip(groups, firsts, strict=True):
+        children = group.children(first.id) if isinstance(first, Inserted) else []
+        parents.append([c for c in children if isinstance(c, RecordWithChildren)])
+        drafts.append(list(drafts_of(c for c in children if not isinstance(c, RecordWithChildren))))
+    answers = iter(insert(transaction, [draft for each in drafts for draft in each]))
+    counts: list[int | None] = []
+    for first, own, nested in zip(firsts, drafts, parents, strict=True):
+        new = sum(isinstance(next(answers), Inserted) for _ in own)
+        new += sum(1 + n for n in insert_if_new(transaction, nested) if n is not None)
+        counts.append(new if isinstance(first, Inserted) else None)
+    return counts
 
 
 def _insert(
