@@ -158,7 +158,8 @@ async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> flo
         for tender in tenders:
             status = await connection.execute(
                 "INSERT INTO bare_deliveries SELECT * FROM notification_deliveries"
-                " WHERE licitacion_id = $1 ON CONFLICT DO NOTHING",
+                " WHERE notification_event_id = (SELECT id FROM notification_events"
+                " WHERE type = 'new_licitacion' AND licitacion_id = $1) ON CONFLICT DO NOTHING",
                 tender,
             )
             done += int(status.split()[-1])
@@ -236,13 +237,13 @@ async def _fill(driver: Driver, rows: int) -> None:
     )
     await connection.execute(
         """INSERT INTO archive.licitaciones (
-            id, status, attempts, due_at, fence, created_at, updated_at,
+            id, created_at, updated_at,
             codigo_externo, nombre, descripcion,
             codigo_estado, monto_estimado, region, categorias, items,
             fecha_publicacion, fecha_cierre,
             detalle, notificada, archived_at, export_id)
         SELECT
-            n || '-1-LE25', 'notificada', 0, now(), 1, now(), now(),
+            n || '-1-LE25', now(), now(),
             n || '-1-LE25', 'Licitación N° ' || n,
             CASE WHEN n % 3 = 0 THEN NULL ELSE 'Reparación de caminos en Ñuble, tramo ' || n END,
             5, CASE WHEN n % 4 = 0 THEN NULL ELSE (n * 1000.25)::numeric END,

@@ -22,6 +22,7 @@ from esclusa.model.errors import (
     NotFound,
     Permanent,
     SettingsError,
+    StoreConflict,
     Throttled,
 )
 from esclusa.model.lifecycle import Lifecycle
@@ -77,6 +78,7 @@ __all__ = [
     "RunContext",
     "Runtime",
     "SettingsError",
+    "StoreConflict",
     "Throttled",
     "To",
     "Wait",

@@ -150,6 +150,8 @@ async def test_ids_by_sequence_and_one_row_per_key(fresh: Any) -> None:
     )
     assert await fresh.insert_if_new([new]) == [3]
     assert await fresh.insert_if_new([new]) == [None]
+    removed = FanOut(Alert(topic="g", phone_id=""), "phone_id", ["a", "removed"])
+    assert await fresh.insert_if_new([RecordWithChildren(Phone(phone_id="e"), [removed])]) == [1]
     lease = (await claim(fresh, SEND))[0]
     effects = (
         Create(Alert(topic="z", phone_id="a")),

@@ -32,7 +32,7 @@ track = { attempts = "intentos", leased_at = "tomada", last_error = false }
 
 [tables.device_installations]
 table = "telefonos"
-track = { prefix = "esc_" }
+track = { updated_at = "cambiado" }
 """
 
 
@@ -73,10 +73,10 @@ def test_a_map_reaches_all_that_holds_the_kind(tmp_path: Path) -> None:
     assert "last_error" not in kind.columns
     assert dict(kind.refs)["installation_id"] == "telefonos"
     assert dict(NotificationPreferences.kind.refs) == {"installation_id": "telefonos"}
-    assert not NotificationPreferences.kind.attached
+    assert NotificationPreferences.kind.attached
     phones = DeviceInstallation.kind
-    assert (phones.columns["status"], phones.columns["active"]) == ("esc_status", "active")
-    shown = kind.as_json(Delivery(notification_event_id="e", installation_id="i", licitacion_id=""))
+    assert (phones.columns["updated_at"], phones.columns["active"]) == ("cambiado", "active")
+    shown = kind.as_json(Delivery(notification_event_id="e", installation_id="i"))
     assert (shown["intentos"], shown["attempts"], shown["proveedor"]) == (0, 0, "expo")
 
 
@@ -132,9 +132,11 @@ def test_every_fault_is_reported_with_its_key() -> None:
     [
         ("[1]", "it must be a table of tables"),
         ("{", "is not JSON"),
-        ('{"licitaciones": {"track": {"status": false}}}', "cannot work without it"),
-        ('{"licitaciones": {"id": "nombre"}}', "two fields have the column nombre"),
-        ('{"licitaciones": {"columns": {"nombre": "status"}}}', "tracking value status"),
+        ('{"notification_deliveries": {"track": {"status": false}}}', "cannot work without it"),
+        ('{"licitaciones": {"columns": {"nombre": "tipo"}}}', "two fields have the column tipo"),
+        ('{"licitaciones": {"id": "notificada"}}', "has the id column, so it is text"),
+        ('{"notification_deliveries": {"columns": {"provider": "status"}}}', "value status"),
+        ('{"archive_exports": {"track": {"status": false}}}', "several states"),
     ],
 )
 def test_a_map_that_cannot_be_is_refused(given: str, fault: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esclusa.engine.clock import StoreClock
+from esclusa.engine.foreign_exports import take_over
 from esclusa.engine.parquet import (
     MEDIA_TYPE,
     open_writer,
@@ -183,6 +184,12 @@ class Archiver:
                     progress(total)
             await self._settle(export, "dropped", dropped_at=now)
         return total
+
+    async def take_over(
+        self, kind: Kind | type[Record], by: str, file: Export, zones: Sequence[str] = ("UTC",)
+    ) -> int | None:
+        """Take over a file that another program exported; see ``engine/foreign_exports.py``."""
+        return await take_over(self._store, kind_of(kind), by, file, zones)
 
     # steps
 

@@ -20,12 +20,15 @@ from esclusa.model.settlement import (
     Settled,
     Settlement,
 )
+from esclusa.model.texts import text
 from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
 
 # Parts of a load that are written at a time: one waits for the disk while the other is prepared.
 _WRITING = 2
+# How often records are put again that are removed meanwhile.
+_MAX_PUTS = 20
 
 
 class Records:
@@ -143,11 +146,11 @@ class Records:
         """Add records. A record whose key exists gets these fields and moves to this state.
 
         A record without a state moves to the initial one. Raises UndeclaredMove if it cannot, and
-        StoreConflict while another program has it locked. If
-        one is removed meanwhile, all are put again, so that what belongs together is stored
-        together.
+        StoreConflict while another program has it locked or another record has a value that is
+        unique in the table. If one is removed meanwhile, all are put again, so that what belongs
+        together is stored together.
         """
-        while True:
+        for _ in range(_MAX_PUTS):
             answers = await self._store.insert(records)
             settlements = [
                 _put(record, answer.id, who)
@@ -175,6 +178,7 @@ class Records:
                     raise UndeclaredMove(
                         str(settlement.ref), present.status, settlement.to, settlement.frm
                     )
+        raise StoreConflict(text("put_refused", table=records[0].kind.table))
 
     async def edit(
         self,
@@ -209,6 +213,13 @@ class Records:
     async def remove(self, id: str, *kinds: type[Record]) -> list[bool]:
         """Delete the records with this id and their history, in one transaction; say which were."""
         return await self._store.remove([Ref(kind.kind, id) for kind in kinds])
+
+    async def make_partitions(self, kind: type[Record]) -> None:
+        """Let the function that the kind names make the partitions of its table, where it exists.
+
+        Raises StoreConflict if it fails.
+        """
+        await self._store.make_partitions(kind.kind)
 
     async def purge(self, kind: type[Record], where: Where) -> int:
         """Delete what matches, with its history, page by page; return how many."""

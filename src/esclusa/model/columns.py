@@ -55,7 +55,8 @@ EXTRAS: dict[str, ColumnType] = {
 NEEDED = frozenset(TRACKING) - {"created_at", "last_error"}
 # The type of a column in a table that Esclusa creates, as PostgreSQL writes it.
 SQL_TYPE = re.compile(r"[a-z][a-z ]*[a-z](\(\d+(, ?\d+)?\))?\Z")
-
+# A call of a function with whole numbers.
+PARTITION_CALL = re.compile(r"([a-z_][a-z0-9_]*)\((\d+(?:, ?\d+)*)?\)\Z")
 
 # How long the lock of another program's worker is respected, unless `track` says otherwise.
 ABANDONED_AFTER = 900.0

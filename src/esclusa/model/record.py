@@ -17,6 +17,7 @@ from esclusa.model import columns as declared
 from esclusa.model.columns import (
     EXTRAS,
     NEEDED,
+    PARTITION_CALL,
     SYSTEM_PREFIX,
     TRACKING,
     ColumnType,
@@ -78,6 +79,8 @@ class Kind:
     unique: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[str, ...] = ()
     sql_types: tuple[tuple[str, str], ...] = ()
+    # The function of another program that makes the partitions of its table: name(numbers).
+    partitions: str = ""
     # The optional fields that the table of the opened store lacks.
     lacks: frozenset[str] = frozenset()
     # One of Esclusa's own tables.
@@ -312,6 +315,8 @@ class Record(StrictFields):
     ``insert``: whether Esclusa inserts such records into a table of another program.
     ``optional``: fields whose column such a table may lack. They are neither read nor written
     there, and have their default. ``added``: fields whose column ``esclusa migrate`` adds to it.
+    ``partitions``: the function of that program that makes the partitions of the table on
+    PostgreSQL, with its arguments; ``records.make_partitions`` calls it where it exists.
     ``unique``, ``foreign_keys`` and ``types`` are for tables that Esclusa creates: fields that are
     unique together, fields of ``refs`` that are foreign keys (deletes and updates cascade), and the
     type of a column on PostgreSQL (``types={"amount": "numeric(14, 0)"}``).
@@ -369,6 +374,7 @@ class Record(StrictFields):
         unique: Sequence[Sequence[str]] = (),
         foreign_keys: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
+        partitions: str = "",
         adopt: Mapping[str, Mapping[str, Any]] | None = None,
         system: bool = False,
         **kwargs: Any,
@@ -384,6 +390,8 @@ class Record(StrictFields):
         tracked = declared.track() if track is None else track
         faults = unknown + declaration_faults(cls, key, columns, index, within)
         faults += shape_faults(cls, tracked, optional, added, unique, types or {})
+        if partitions and not PARTITION_CALL.match(partitions):
+            faults.append("partitions is a call such as 'make_months(12, 2)'")
         if table.lower().startswith(SYSTEM_PREFIX) is not system:
             faults.append(
                 f"{table}: only the names of Esclusa's own tables begin with {SYSTEM_PREFIX}"
@@ -442,6 +450,7 @@ class Record(StrictFields):
             unique=tuple(tuple(names) for names in unique),
             foreign_keys=tuple(foreign_keys),
             sql_types=tuple((types or {}).items()),
+            partitions=partitions,
             system=system,
         )
         if adopt:

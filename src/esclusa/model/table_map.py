@@ -108,6 +108,8 @@ def _mapped(kind: Kind, given: TableMap) -> Kind:
         fill=tuple(given.fill.items()) or kind.fill,
     )
     faults += column_faults(new.table, new.id_column, new.fields, new.track)
+    if "status" not in tracked and len(kind.lifecycle.states) > 1:
+        faults.append("track.status: it has several states, so it needs a column for them")
     faults += [
         f"fill.{column}: it is the column of {name}"
         for name, column in (new.columns | new.extras).items()

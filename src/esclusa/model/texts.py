@@ -57,6 +57,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "run_abandoned": "worker {worker} stopped without finishing this run",
     "run_continued": "continues run {run}, whose worker was taken for dead",
     # What an alert reports: `message` of an alert.
+    "put_refused": "{table}: another record has a value that must be unique",
     "run_not_noted": "{cycle}: the pipeline could not note its run: {why}",
     "cycle_failed": "{cycle} failed: {why}",
     "cycle_blocked": "{cycle} is blocked: {why}",

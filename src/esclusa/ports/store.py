@@ -197,6 +197,9 @@ class Store(Protocol):
         Sets ``export_id`` of the rows that match.
         """
 
+    async def make_partitions(self, kind: Kind) -> None:
+        """Call the function that ``kind.partitions`` names, where it exists; see ``Record``."""
+
     async def undeclared(self, kind: Kind) -> list[str]:
         """Columns of the archive that are not fields of the kind; ``scan`` does not read them."""
 

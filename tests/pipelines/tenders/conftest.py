@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,13 @@ from support.s3 import S3Server, moto_server
 
 from esclusa.app import open_runtime
 from esclusa.engine.runs import RunContext
-from esclusa.pipelines.tenders.records import Delivery, DeviceInstallation, Licitacion
+from esclusa.pipelines.tenders.records import (
+    NEW_TENDER,
+    Delivery,
+    DeviceInstallation,
+    Licitacion,
+    NotificationEvent,
+)
 from esclusa.settings import load
 from esclusa.simulators.chilecompra import ChileCompraSimulator, sample_tender
 from esclusa.simulators.expo import ExpoSimulator
@@ -91,16 +97,28 @@ class TendersTrial:
     async def deliveries(self, **where: Any) -> list[Delivery]:
         return [d async for d in self.records.each(Delivery, where)]
 
+    async def store(self, drafts: Sequence[Delivery]) -> None:
+        """Insert deliveries with their devices and events; each names the tender of its event."""
+        devices = dict.fromkeys(draft.installation_id for draft in drafts)
+        await self.records.insert([DeviceInstallation(installation_id=name) for name in devices])
+        tenders = list(dict.fromkeys(draft.notification_event_id for draft in drafts))
+        events = [NotificationEvent(type=NEW_TENDER, licitacion_id=id) for id in tenders]
+        answers = await self.records.insert(events)
+        ids = {tender: answer.id for tender, answer in zip(tenders, answers, strict=True)}
+        await self.records.insert(
+            [draft.but(notification_event_id=ids[draft.notification_event_id]) for draft in drafts]
+        )
+
     async def delivery(self, name: str = "d1") -> Delivery:
         [found] = await self.deliveries(installation_id=name)
         return found
 
     async def tender(self, code: str) -> Licitacion | None:
-        found: Licitacion | None = await self.records.get(Licitacion, Licitacion.kind.id_of(code))
+        found: Licitacion | None = await self.records.get(Licitacion, code)
         return found
 
     async def installation(self, name: str = "d1") -> DeviceInstallation:
-        found = await self.records.get(DeviceInstallation, DeviceInstallation.kind.id_of(name))
+        found = await self.records.get(DeviceInstallation, name)
         assert found is not None
         return found  # type: ignore[no-any-return]
 

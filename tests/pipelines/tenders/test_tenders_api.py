@@ -56,11 +56,9 @@ async def test_a_device_registers_and_registers_again(trial: TendersTrial, place
         "ios",
     )
     assert answer["preferences"]["regions"] == ["Región del Biobío"]
-    [row] = await place.rows("notification_preferences", "id")
+    [row] = await place.rows("notification_preferences", "installation_id")
     assert row["installation_id"] == "i-1"
-    await trial.runtime.operations("test").move(
-        "device_installations", "inactive", reason="test", ids=["i-1"], fields={"active": False}
-    )
+    await place.write("device_installations", "installation_id", "i-1", active=False)
     assert not (await trial.installation("i-1")).active
     status, answer = await trial.call(
         "POST", "/devices", {"installation_id": "i-1", "push_token": "ExpoPushToken[new]"}
@@ -91,7 +89,7 @@ async def test_a_device_registers_and_registers_again(trial: TendersTrial, place
         "events": [],
         "daily_cap": None,
     }
-    assert len(await place.rows("device_installations", "id")) == 1
+    assert len(await place.rows("device_installations", "installation_id")) == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -139,8 +137,8 @@ async def test_an_invalid_body_names_the_field_and_stores_nothing(
         assert status == 422, (change, answer)
         assert f"body.{field}" in [fault["where"] for fault in answer["faults"]]
         assert field.rpartition(".")[2] in answer["detail"]
-    assert await place.rows("device_installations", "id") == []
-    assert await place.rows("notification_preferences", "id") == []
+    assert await place.rows("device_installations", "installation_id") == []
+    assert await place.rows("notification_preferences", "installation_id") == []
 
 
 async def test_a_body_that_is_not_json_is_refused(trial: TendersTrial) -> None:
@@ -157,7 +155,7 @@ async def test_delete_removes_a_device_once(trial: TendersTrial, place: Any) -> 
     """DELETE of an unknown device: 404."""
     await trial.call("POST", "/devices", BODY)
     assert await trial.call("DELETE", "/devices/i-1") == (204, None)
-    assert await place.rows("notification_preferences", "id") == []
+    assert await place.rows("notification_preferences", "installation_id") == []
     status, answer = await trial.call("DELETE", "/devices/i-1")
     assert (status, answer["type"]) == (404, "urn:esclusa:problem:not-found")
     assert (await trial.call("GET", "/devices/i-1"))[0] == 404
@@ -202,7 +200,11 @@ async def test_deliveries_are_listed_and_failed_ones_retried(trial: TendersTrial
     related = await trial.runtime.read_model.related("licitaciones", code)
     assert {(r["way"], r["table"], len(r["items"])) for r in related} == {
         ("from", "notification_events", 1),
-        ("from", "notification_deliveries", 2),
+    }
+    event = related[0]["items"][0]["id"]
+    related = await trial.runtime.read_model.related("notification_events", event)
+    assert ("from", "notification_deliveries", 2) in {
+        (r["way"], r["table"], len(r["items"])) for r in related
     }
     status, answer = await trial.call("POST", "/deliveries/retry?installation_id=a&dry_run=true")
     assert (status, answer["matched"], answer["moved"]) == (200, 1, 0)
@@ -453,10 +455,12 @@ async def test_concurrent_delete_and_register_leave_both_rows_or_none(
         ):
             assert status in allowed, answer
         devices, wanted = (
-            await place.rows("device_installations", "id"),
-            await place.rows("notification_preferences", "id"),
+            await place.rows("device_installations", "installation_id"),
+            await place.rows("notification_preferences", "installation_id"),
         )
-        assert [row["id"] for row in devices] == [row["id"] for row in wanted]
+        assert [row["installation_id"] for row in devices] == [
+            row["installation_id"] for row in wanted
+        ]
     assert await trial.call("POST", "/devices", body)
     assert (await trial.call("DELETE", "/devices/i-1"))[0] == 204
-    assert await place.rows("notification_preferences", "id") == []
+    assert await place.rows("notification_preferences", "installation_id") == []

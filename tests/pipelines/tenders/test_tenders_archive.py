@@ -25,6 +25,7 @@ TEXT = "Ñuñoa «ágil» — 50 % más\n日本 \U0001f600 'x' \\ \"y\""
 
 def old_tender(number: int, published: datetime, **fields: Any) -> Licitacion:
     return Licitacion(
+        id=f"{number}-1-L125",
         codigo_externo=f"{number}-1-L125",
         nombre=f"Licitación {number}",
         fecha_publicacion=published,
@@ -34,9 +35,8 @@ def old_tender(number: int, published: datetime, **fields: Any) -> Licitacion:
 
 def delivery(number: int, tender: str, status: str, **fields: Any) -> Delivery:
     return Delivery(
-        notification_event_id=f"nueva_licitacion:{tender}",
+        notification_event_id=tender,
         installation_id=f"d{number}",
-        licitacion_id=tender,
         status=status,
         **fields,
     )
@@ -71,7 +71,7 @@ async def test_cleanup_archives_old_records_without_open_deliveries(trial: Tende
     ]
     await trial.records.insert(tenders)
     done = now - timedelta(days=91)
-    await trial.records.insert(
+    await trial.store(
         [
             delivery(1, "1-1-L125", "ok", completed_at=done),
             delivery(2, "1-1-L125", "failed", completed_at=now - timedelta(days=89)),
@@ -106,10 +106,8 @@ async def test_the_names_of_the_archive_tables(trial: TendersTrial, place: Any) 
 async def test_cleanup_handles_many_batches(trial: TendersTrial) -> None:
     then = datetime(2020, 1, 1, tzinfo=UTC)
     await trial.records.insert([old_tender(n, then + timedelta(hours=n)) for n in range(1300)])
-    await trial.records.insert(
-        [delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)]
-    )
-    await trial.records.insert([delivery(9999, "700-1-L125", "pending")])
+    await trial.store([delivery(n, "7-1-L125", "ok", completed_at=then) for n in range(2300)])
+    await trial.store([delivery(9999, "700-1-L125", "pending")])
     assert (await trial.run("cleanup")).named_counters == {
         "licitaciones": 1299,
         "deliveries": 2300,
@@ -131,7 +129,7 @@ async def test_a_delivery_of_an_archived_tender_is_sent(trial: TendersTrial) -> 
 VALUES: list[dict[str, Any]] = [
     {
         "descripcion": TEXT,
-        "monto_estimado": Decimal("192000000.0123456789"),
+        "monto_estimado": Decimal(192000000),
         "items": [{"a": [1, None, {"ñ": TEXT}]}],
         "notificada": True,
     },
@@ -143,7 +141,7 @@ VALUES: list[dict[str, Any]] = [
     },
     {
         "descripcion": "",
-        "monto_estimado": Decimal("-0.5"),
+        "monto_estimado": Decimal(-5),
         "detalle": {"x": 1.5, "y": "z", "w": True},
         "codigo_estado": 0,
     },
@@ -160,7 +158,7 @@ async def test_exports_round_trip(trial: TendersTrial, place: Any, tmp_path: Pat
         old_tender(n, edge + timedelta(microseconds=n), **fields) for n, fields in enumerate(VALUES)
     ]
     await trial.records.insert(rows)
-    await trial.records.insert(
+    await trial.store(
         [
             delivery(
                 1,
@@ -200,16 +198,15 @@ async def test_exports_round_trip(trial: TendersTrial, place: Any, tmp_path: Pat
     assert len(back) == 3
     for row in back:
         tender = kept[row["id"]]
-        for name, type in Licitacion.kind.types.items():
-            answer = (
-                json.loads(row[name]) if type == "json" and row[name] is not None else row[name]
-            )
+        for name, column in Licitacion.kind.columns.items():
+            value, type = row[column], Licitacion.kind.types[name]
+            answer = json.loads(value) if type == "json" and value is not None else value
             assert answer == getattr(tender, name), name
     counted = duckdb.sql(
         "SELECT count(*), sum(monto_estimado), min(fecha_publicacion)::VARCHAR "
         f"FROM '{tmp_path}/artifacts/licitaciones/**/*.parquet'"
     )
-    assert counted.fetchall()[0][:2] == (3, Decimal("191999999.5123456789"))
+    assert counted.fetchall()[0][:2] == (3, Decimal(191999995))
     assert (await trial.run("archive-export")).named_counters == {
         "files": 0,
         "rows": 0,
@@ -224,7 +221,7 @@ async def test_a_file_has_the_columns_of_the_table(
     import pyarrow.parquet as pq
 
     now = await trial.now()
-    await trial.records.insert(
+    await trial.store(
         [
             delivery(
                 1,
@@ -426,27 +423,22 @@ async def test_a_corrupted_upload_is_detected_and_not_dropped(
     assert (run.outcome, run.named_counters["files"], run.named_counters["dropped"]) == ("ok", 1, 3)
 
 
-async def test_a_fault_affects_one_file_only(
-    new_trial: NewTrial,
-) -> None:
+async def test_a_fault_affects_one_file_only(new_trial: NewTrial, place: Any) -> None:
     """A decimal that does not fit is reported with its row; its file is not dropped."""
     trial: TendersTrial = await new_trial(ARCHIVE_DROP="true", ARCHIVE_DROP_AFTER_DAYS="0")
     tenders = [
         old_tender(n, datetime(2025, n, 3, tzinfo=UTC), monto_estimado=Decimal(n)) for n in (1, 3)
     ]
-    bad = [
-        old_tender(
-            n,
-            datetime(2025, 2, 3, tzinfo=UTC),
-            monto_estimado=Decimal("1" if n == 5 else "0.00000000001"),
-        )
-        for n in (5, 6)
-    ]
+    bad = [old_tender(n, datetime(2025, 2, 3, tzinfo=UTC)) for n in (5, 6)]
     await trial.records.insert([*tenders, *bad])
-    await trial.records.insert(
-        [delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))]
-    )
+    await trial.store([delivery(1, "x", "ok", completed_at=datetime(2025, 1, 15, tzinfo=UTC))])
     await trial.run("cleanup")
+    table = "archive_licitaciones"
+    if place.url.startswith("postgres"):
+        table = "archive.licitaciones"
+        await alter(place, f"ALTER TABLE {table} ALTER COLUMN monto_estimado TYPE numeric")
+    tiny = f"UPDATE {table} SET monto_estimado = '0.00000000001' WHERE id = '6-1-L125'"
+    await alter(place, tiny)
     for files, rows in (3, 3), (0, 0):
         run = await trial.run("archive-export")
         assert (run.outcome, run.named_counters) == (
@@ -505,14 +497,15 @@ async def test_scan_columns_equals_scan(trial: TendersTrial) -> None:
     )
     asked = query(Licitacion, order="-codigo_externo")
     rows = [row async for page in trial.runtime.store.scan(asked) for row in page]
-    columns: dict[str, list[Any]] = {name: [] for name in Licitacion.kind.columns}
+    columns: dict[str, list[Any]] = {name: [] for name in Licitacion.kind.types}
     sizes = []
     async for page in trial.runtime.store.scan_columns(asked, 3):
         sizes.append(len(page["id"]))
         for name, values in page.items():
             columns[name] += values
     assert sizes == [3, 3, 1]
-    for name, type in Licitacion.kind.types.items():
+    for name in Licitacion.kind.columns:
+        type = Licitacion.kind.types[name]
         answer = [json.loads(v) if type == "json" and v is not None else v for v in columns[name]]
         assert answer == [row[name] for row in rows], name
 

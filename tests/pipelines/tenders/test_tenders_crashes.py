@@ -134,7 +134,9 @@ async def test_kills_of_ingest_at_every_point(
     await devices(trial, 10)
     codes = await trial.publish(4)
     await wait_killed(start("tenders.ingest", point))
-    entries = {r["codigo_externo"] for r in await place.rows("licitacion_registry", "id")}
+    entries = {
+        r["codigo_externo"] for r in await place.rows("licitacion_registry", "codigo_externo")
+    }
     assert entries == {r["codigo_externo"] for r in await place.rows("licitaciones", "id")}
     assert len(await trial.deliveries()) == 10 * len(entries)
     await trial.later(LEASE + 1)  # its lock ends with its lease

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from esclusa import App, cron
+from esclusa import App, cron, null
 from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.rates import Rates
@@ -17,6 +17,7 @@ from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.sources import open_sources
 from esclusa.pipelines.tenders.sources.source import TenderSource
+from esclusa.pipelines.tenders.worker_runs import note_run
 
 # Deliveries that are claimed and settled together: one request at Expo's usual pace.
 BATCH = 50
@@ -33,6 +34,7 @@ app.cycle(
 app.stage(
     Delivery,
     take=("pending", "retryable"),
+    where={"completed_at": null},
     retry_to="retryable",
     exhausted="failed",
     retry=lambda s: s.send_retry,
@@ -44,6 +46,7 @@ app.stage(
 app.stage(
     Delivery,
     take="sent",
+    where={"completed_at": null},
     exhausted="failed",
     retry=lambda s: s.receipt_retry,
     every=lambda s: s.receipt_interval_minutes * 60,
@@ -76,17 +79,23 @@ class TenderServices:
     rates: Rates
     unknown: dict[str, datetime] = field(default_factory=dict)
     sending: Counter[str] = field(default_factory=Counter)
+    # The rows of the runs under way in the table `worker_runs`.
+    run_rows: dict[str, str] = field(default_factory=dict)
 
 
 @app.lifespan
 @asynccontextmanager
 async def open_services(settings: TendersSettings) -> AsyncIterator[TenderServices]:
     """Open the external services for the duration of the block."""
+    Delivery.kind.track.abandoned_after = settings.lock_seconds
     async with (
         open_sources(settings) as sources,
         session(total=settings.expo_timeout_seconds, connections=settings.expo_concurrency) as http,
     ):
         yield TenderServices(sources, expo.ExpoClient(http, settings), settings.rates)
+
+
+app.on_run(note_run)
 
 
 @app.routes

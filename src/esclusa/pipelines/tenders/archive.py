@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 from esclusa import (
     Artifacts,
@@ -14,27 +15,37 @@ from esclusa import (
     Record,
     RunContext,
     below,
+    null,
     one_of,
     open_artifacts,
 )
-from esclusa.pipelines.tenders.records import OPEN, Delivery, Licitacion
+from esclusa.pipelines.tenders.month_manifest import (
+    drop_exported_rows,
+    note_export,
+    take_over_exports,
+)
+from esclusa.pipelines.tenders.records import OPEN, Delivery, Licitacion, NotificationEvent
 from esclusa.pipelines.tenders.settings import TendersSettings
 
 BATCH = 500
 CLEANUP_COUNTERS = {name: name for name in ("licitaciones", "deliveries", "kept")}
 EXPORT_COUNTERS = {name: name for name in ("files", "rows", "dropped")}
 
-# The archived records, and the date that decides the month of a row.
-ARCHIVED: tuple[tuple[type[Record], str], ...] = (
-    (Licitacion, "fecha_publicacion"),
-    (Delivery, "completed_at"),
+# The archived records, and the dates that decide the month of a row: the first that it has. The
+# team's own files have the months of the last.
+ARCHIVED: tuple[tuple[type[Record], tuple[str, ...]], ...] = (
+    (Licitacion, ("fecha_publicacion", "created_at")),
+    (Delivery, ("completed_at",)),
 )
 
 
 async def cleanup(run: RunContext) -> None:
     """Archive old tenders without open deliveries, and deliveries completed long ago."""
     settings: TendersSettings = run.settings
-    await _archive_tenders(run, months_before(run.now, settings.hot_months))
+    before = months_before(run.now, settings.hot_months)
+    await _archive_tenders(run, {"fecha_publicacion": below(before)}, "fecha_publicacion")
+    undated = {"fecha_publicacion": null, "created_at": below(before)}
+    await _archive_tenders(run, undated, "created_at")
     before = run.now - timedelta(days=settings.delivery_retention_days)
     run.count(
         "deliveries",
@@ -42,27 +53,39 @@ async def cleanup(run: RunContext) -> None:
     )
 
 
-async def _archive_tenders(run: RunContext, before: datetime) -> None:
-    where = {"fecha_publicacion": below(before)}
+async def _archive_tenders(run: RunContext, where: dict[str, Any], by: str) -> None:
     after: str | None = None
     while not run.stopping:
-        page = await run.records.find(
-            Licitacion, where, order="fecha_publicacion", limit=BATCH, after=after
-        )
-        ids = [tender.id for tender in page.items]
-        if ids:
-            open_deliveries = run.records.each(
-                Delivery, {"licitacion_id": one_of(*ids), "status": one_of(*OPEN)}, size=5000
-            )
-            busy = {delivery.licitacion_id async for delivery in open_deliveries}
+        page = await run.records.find(Licitacion, where, order=by, limit=BATCH, after=after)
+        if ids := list(dict.fromkeys(tender.id for tender in page.items)):
+            busy = await _with_open_deliveries(run, ids)
             if free := [id for id in ids if id not in busy]:
                 archived = await run.archiver.archive(
-                    Licitacion.kind, {"id": one_of(*free)}, "fecha_publicacion", batch=BATCH
+                    Licitacion.kind, where | {"id": one_of(*free)}, by, batch=BATCH
                 )
                 run.count("licitaciones", archived)
             run.count("kept", len(busy))
         if (after := page.next) is None:
             return
+
+
+async def _with_open_deliveries(run: RunContext, tenders: list[str]) -> set[str]:
+    """Return the tenders whose deliveries are not all completed."""
+    events = {
+        event.id: event.licitacion_id
+        async for event in run.records.each(
+            NotificationEvent, {"licitacion_id": one_of(*tenders)}, size=5000
+        )
+    }
+    if not events:
+        return set()
+    where = {
+        "notification_event_id": one_of(*events),
+        "status": one_of(*OPEN),
+        "completed_at": null,
+    }
+    deliveries = run.records.each(Delivery, where, size=5000)
+    return {events[delivery.notification_event_id] async for delivery in deliveries}
 
 
 async def archive_export(run: RunContext) -> None:
@@ -75,7 +98,10 @@ async def archive_export(run: RunContext) -> None:
     keep = timedelta(days=settings.archive_drop_after_days)
     faults: list[str] = []
 
+    files: list[Export] = []
+
     def count_file(file: Export) -> None:
+        files.append(file)
         run.count("files")
         run.count("rows", file.row_count)
 
@@ -87,12 +113,22 @@ async def archive_export(run: RunContext) -> None:
             faults.append(f"{record.kind.table}: {error}")
 
     async with open_export_target(run, settings) as target:
-        for record, by in ARCHIVED:
+        for record, dates in ARCHIVED:
             with collect_faults(record):
-                await run.archiver.export(record.kind, by, to=target, keep=keep, proved=count_file)
+                await take_over_exports(run, record, dates[-1], settings.timezone)
+            for by in dates:
+                with collect_faults(record):
+                    await run.archiver.export(
+                        record.kind, by, to=target, keep=keep, proved=count_file
+                    )
             with collect_faults(record):
                 if settings.archive_drop:
-                    run.count("dropped", await run.archiver.drop(record.kind))
+                    dropped = await drop_exported_rows(
+                        run.archiver, run.records, record, run.worker
+                    )
+                    run.count("dropped", dropped)
+    for file in files:
+        await note_export(run.records, file, run.worker, run.now)
     if faults:
         run.end("error", "; ".join(faults))
 

@@ -12,7 +12,8 @@ from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle, run
 from esclusa.imports import ImportedRow, ImportReport, read_file
 from esclusa.pipelines.tenders.archive import ARCHIVED
 from esclusa.pipelines.tenders.delivery import wake_quiet
-from esclusa.pipelines.tenders.devices import DeviceBody
+from esclusa.pipelines.tenders.devices import DeviceBody, register
+from esclusa.pipelines.tenders.month_manifest import drop_exported_rows
 from esclusa.pipelines.tenders.records import NotificationPreferences
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def import_(session: Session, file: Path) -> int:
     Invalid rows are reported by line number and skipped.
     """
 
-    async def register(runtime: Runtime) -> ImportReport:
+    async def register_file(runtime: Runtime) -> ImportReport:
         report, batch = ImportReport(), list[DeviceBody]()
         for row in read_file(file):
             try:
@@ -78,7 +79,7 @@ def import_(session: Session, file: Path) -> int:
             await runtime.operations(session.who).note("register", "device_installations", count)
         return report
 
-    answer = session.work(register).answer()
+    answer = session.work(register_file).answer()
     session.show(answer, lambda screen: print_report(screen, answer, "registered again"))
     return FAILED if answer["errors"] else OK
 
@@ -103,16 +104,19 @@ async def _put(runtime: Runtime, bodies: list[DeviceBody], report: ImportReport,
     now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
     report.known += len(bodies) - len(last)
-    ids = [NotificationPreferences.kind.id_of(name) for name in last]
-    before = await runtime.records.get_many(NotificationPreferences, ids)
-    answers = await runtime.records.put(
-        [record for body in last.values() for record in body.records(now)], who=who
-    )
+    before = await runtime.records.get_many(NotificationPreferences, list(last))
+    report.count(await register(runtime.records, list(last.values()), now, who))
     for body, former in zip(last.values(), before, strict=True):
         hours = body.preferences.quiet_hours
         if former is not None and former.quiet_hours != (hours and hours.model_dump()):
             await wake_quiet(runtime.records, body.installation_id, former, who)
-    report.count(answers[1::2])
+
+
+@tenders.command()
+@click.pass_obj
+def baseline(session: Session) -> int:
+    """Register what is listed now without announcing it, before the first ingest."""
+    return run_cycle(session, "tenders.ingest", params={"baseline": True})
 
 
 @tenders.command("drop-exported")
@@ -122,7 +126,10 @@ def drop_exported(session: Session) -> int:
 
     async def drop(runtime: Runtime) -> dict[str, int]:
         return {
-            record.kind.table: await runtime.archiver.drop(record.kind) for record, _ in ARCHIVED
+            record.kind.table: await drop_exported_rows(
+                runtime.archiver, runtime.records, record, session.who
+            )
+            for record, _ in ARCHIVED
         }
 
     dropped = session.work(drop)

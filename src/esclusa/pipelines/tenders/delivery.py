@@ -28,9 +28,12 @@ from esclusa import (
 from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
 from esclusa.pipelines.tenders.messages import build_message
 from esclusa.pipelines.tenders.records import (
+    KEPT,
     NEW_TENDER,
+    REGISTERED,
     Delivery,
     DeviceInstallation,
+    DeviceToken,
     Licitacion,
     NotificationEvent,
     NotificationPreferences,
@@ -38,6 +41,9 @@ from esclusa.pipelines.tenders.records import (
 )
 from esclusa.pipelines.tenders.settings import CHILE, TendersSettings
 from esclusa.pipelines.tenders.targeting import matches, quiet_until, wants_event
+
+# A delivery that may be sent, with its device and its tender.
+Ready = tuple[Delivery, DeviceInstallation, Licitacion]
 
 # Seconds that a batch waits for its turn in the project's pace before it is given back.
 PACE_WAIT = 5.0
@@ -63,13 +69,19 @@ class DispatchData:
     devices: dict[str, DeviceInstallation | None]
     preferences: dict[str, NotificationPreferences | None]
     tenders: dict[str, Licitacion]
-    events: dict[str, str]
+    events: dict[str, NotificationEvent]
     # The messages that devices with a daily cap were sent today.
     sent_today: Counter[str]
 
     def event(self, delivery: Delivery) -> str:
         """The type of its event."""
-        return event_type(self.events.get(delivery.notification_event_id, NEW_TENDER))
+        found = self.events.get(delivery.notification_event_id)
+        return NEW_TENDER if found is None else event_type(found.type)
+
+    def tender(self, delivery: Delivery) -> Licitacion | None:
+        """The tender of its event, archived or not."""
+        found = self.events.get(delivery.notification_event_id)
+        return None if found is None else self.tenders.get(found.licitacion_id)
 
 
 async def dispatch(batch: list[Delivery], at: Attempt) -> list[Outcome]:
@@ -77,13 +89,13 @@ async def dispatch(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     data = await _load_data(batch, at)
     sending: Counter[str] = at.context.sending
     outcomes: dict[str, Outcome] = {}
-    ready: list[tuple[Delivery, DeviceInstallation]] = []
+    ready: list[Ready] = []
     try:
         for delivery in batch:
-            device = data.devices[delivery.installation_id]
-            refusal = _check(delivery, device, data, at)
-            if refusal is None and device is not None:
-                ready.append((delivery, device))
+            device, tender = data.devices[delivery.installation_id], data.tender(delivery)
+            refusal = _check(delivery, device, tender, data, at)
+            if refusal is None and device is not None and tender is not None:
+                ready.append((delivery, device, tender))
                 sending[delivery.installation_id] += 1
             elif refusal is not None:
                 outcomes[delivery.id] = refusal
@@ -91,16 +103,14 @@ async def dispatch(batch: list[Delivery], at: Attempt) -> list[Outcome]:
             await at.caught_up()
         outcomes |= await _send(ready, data, at)
     finally:
-        for delivery, _ in ready:
+        for delivery, _, _ in ready:
             sending[delivery.installation_id] -= 1
             if not sending[delivery.installation_id]:
                 del sending[delivery.installation_id]
     return [outcomes[delivery.id] for delivery in batch]
 
 
-async def _send(
-    ready: list[tuple[Delivery, DeviceInstallation]], data: DispatchData, at: Attempt
-) -> dict[str, Outcome]:
+async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str, Outcome]:
     """Send in requests of the size that the pace has, and return the outcome of each delivery.
 
     Once Expo limits the project, nothing more is sent until it is over.
@@ -111,19 +121,18 @@ async def _send(
     for start in range(0, len(ready), settings.expo_request):
         part = ready[start : start + settings.expo_request]
         messages = [
-            build_message(d, data.event(d), device, data.tenders[d.licitacion_id], settings, at.now)
-            for d, device in part
+            build_message(d, data.event(d), device, tender, settings, at.now)
+            for d, device, tender in part
         ]
         try:
             async with at.context.expo.turn:
                 await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT)
         except BudgetEmpty as denied:
-            outcomes |= {d.id: Wait(denied.until, str(denied)) for d, _ in ready[start:]}
+            outcomes |= {d.id: Wait(denied.until, str(denied)) for d, _, _ in ready[start:]}
             break
         results = await at.context.expo.send(messages)
-        for (delivery, device), result in zip(part, results, strict=True):
-            tender = data.tenders[delivery.licitacion_id]
-            outcomes[delivery.id] = _sent(delivery, device, tender, result, announced, at)
+        for (delivery, device, tender), result in zip(part, results, strict=True):
+            outcomes[delivery.id] = await _sent(delivery, device, tender, result, announced, at)
         limited = next((r for r in results if getattr(r, "kind", "") == "limited"), None)
         if isinstance(limited, PushRefused):
             until = at.now + timedelta(seconds=_retry_delay(limited, 1, settings))
@@ -133,20 +142,19 @@ async def _send(
 
 async def _load_data(batch: list[Delivery], at: Attempt) -> DispatchData:
     names = list(dict.fromkeys(d.installation_id for d in batch))
-    ids = [DeviceInstallation.kind.id_of(name) for name in names]
     event_ids = list(dict.fromkeys(d.notification_event_id for d in batch))
-    tender_ids = list(dict.fromkeys(d.licitacion_id for d in batch))
+    events = {e.id: e for e in await at.records.get_many(NotificationEvent, event_ids) if e}
+    tender_ids = list(dict.fromkeys(event.licitacion_id for event in events.values()))
     tenders = {t.id: t for t in await at.records.get_many(Licitacion, tender_ids) if t is not None}
     if archived := [id for id in tender_ids if id not in tenders]:
         page = await at.records.find(
             Licitacion, {"id": one_of(*archived)}, limit=len(archived), archived=True
         )
         tenders |= {t.id: t for t in page.items}
-    devices = dict(zip(names, await at.records.get_many(DeviceInstallation, ids), strict=True))
+    devices = dict(zip(names, await at.records.get_many(DeviceInstallation, names), strict=True))
     preferences = dict(
-        zip(names, await at.records.get_many(NotificationPreferences, ids), strict=True)
+        zip(names, await at.records.get_many(NotificationPreferences, names), strict=True)
     )
-    events = {e.id: e.type for e in await at.records.get_many(NotificationEvent, event_ids) if e}
     capped = [name for name, given in preferences.items() if given and given.daily_cap]
     sent_today = await _count_sent(capped, at) if capped else Counter[str]()
     return DispatchData(devices, preferences, tenders, events, sent_today)
@@ -165,14 +173,36 @@ async def _count_sent(names: list[str], at: Attempt) -> Counter[str]:
     return sent + sending
 
 
+def _already_pushed(delivery: Delivery, at: Attempt) -> Outcome | None:
+    """Return the outcome of a delivery that the team's own worker pushed: its receipt is asked.
+
+    Only the call for its receipt failed. This pipeline empties the ticket of what it pushes again.
+    """
+    settings: TendersSettings = at.settings
+    if delivery.status != "retryable" or not delivery.provider_ticket_id:
+        return None
+    pushed, sends = delivery.pushed_at, max(1, delivery.attempts - 1)
+    if pushed is None or at.now >= pushed + timedelta(seconds=settings.receipt_life):
+        why = "it was pushed more than a day ago, and its receipt is lost"
+        return To("failed", fault=Failure(why, type="receipt_missing"), attempts=sends)
+    age = (at.now - pushed).total_seconds()
+    after = max(0.0, settings.ticket_age - age)
+    return To("sent", after=after, attempts=sends, sends=sends, sent_at=pushed)
+
+
 def _check(
-    delivery: Delivery, device: DeviceInstallation | None, data: DispatchData, at: Attempt
+    delivery: Delivery,
+    device: DeviceInstallation | None,
+    tender: Licitacion | None,
+    data: DispatchData,
+    at: Attempt,
 ) -> Outcome | None:
     """Return the outcome of a delivery that is not sent now; None if it is sent."""
-    if device is None or not device.active:
+    if (pushed := _already_pushed(delivery, at)) is not None:
+        return pushed
+    if device is None or not device.is_reachable:
         why = "the installation was deleted" if device is None else "the installation is inactive"
         return To("invalid", fault=Failure(why, type="installation_inactive"))
-    tender = data.tenders.get(delivery.licitacion_id)
     if tender is None:
         return Retry("its tender does not exist", type="tender_missing", permanent=True)
     preferences, event = data.preferences[delivery.installation_id], data.event(delivery)
@@ -223,7 +253,7 @@ async def wake_quiet(
     return woken
 
 
-def _sent(
+async def _sent(
     delivery: Delivery,
     device: DeviceInstallation,
     tender: Licitacion,
@@ -233,16 +263,16 @@ def _sent(
 ) -> Outcome:
     """Return the outcome of a delivery that was sent.
 
-    ``announced``: the tenders that a delivery of this batch already moves to ``notificada``.
+    ``announced``: the tenders that a delivery of this batch already marks as ``notificada``.
     """
     settings: TendersSettings = at.settings
     match result:
         case PushAccepted(ticket):
             effects = []
-            if tender.status == "registrada" and tender.id not in announced:
+            if not tender.notificada and tender.id not in announced:
                 announced.add(tender.id)
                 effects.append(
-                    Move(Licitacion, tender.id, "notificada", frm="registrada", notificada=True)
+                    Move(Licitacion, tender.id, REGISTERED, frm=REGISTERED, notificada=True)
                 )
             return To(
                 "sent",
@@ -253,12 +283,13 @@ def _sent(
                 provider_ticket_id=ticket,
                 provider_receipt_id=None,
                 sent_at=at.now,
+                last_attempt_at=at.now,
             )
         case PushRefused(kind="unregistered"):
             return To(
                 "invalid",
                 fault=result.failure,
-                also=[_deactivate(delivery, device.registered_at)],
+                also=await _deactivate(delivery, device.last_seen_at, at),
             )
         case PushRefused(kind="final"):
             return Retry(result.failure, permanent=True)
@@ -282,24 +313,36 @@ def _retry_delay(refused: PushRefused, attempt: int, settings: TendersSettings) 
     return settings.send_retry.delay(max(1, attempt), Random(0))
 
 
-def _deactivate(delivery: Delivery, since: datetime) -> Move:
-    """Return the effect that deactivates the device, unless it registered again after ``since``."""
-    return Move(
-        DeviceInstallation,
-        DeviceInstallation.kind.id_of(delivery.installation_id),
-        "inactive",
-        frm="active",
-        unless=Exists(
-            DeviceInstallation, installation_id=delivery.installation_id, registered_at=above(since)
-        ),
-        reason="DeviceNotRegistered",
-        active=False,
-    )
+async def _deactivate(delivery: Delivery, since: datetime | None, at: Attempt) -> list[Move]:
+    """Return the effects that deactivate the device, unless it registered again after ``since``."""
+    id, reason = delivery.installation_id, "DeviceNotRegistered"
+    again = None
+    if since is not None:
+        again = Exists(DeviceInstallation, installation_id=id, last_seen_at=above(since))
+    effects = [
+        Move(
+            DeviceInstallation,
+            id,
+            REGISTERED,
+            frm=REGISTERED,
+            unless=again,
+            reason=reason,
+            active=False,
+            invalidated_at=at.now,
+            invalid_reason=reason,
+        )
+    ]
+    page = await at.records.find(DeviceToken, {"installation_id": id, "active": True})
+    return effects + [
+        Move(DeviceToken, row.id, KEPT, frm=KEPT, unless=again, active=False) for row in page.items
+    ]
 
 
 async def receipt(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     """Read the receipts of sent deliveries. A delivery without one waits, for up to a day."""
-    tickets = [d.provider_ticket_id for d in batch if d.provider_ticket_id]
+    settings: TendersSettings = at.settings
+    asked = [d for d in batch if d.provider_ticket_id and not _is_lost(d, settings, at.now)]
+    tickets = [d.provider_ticket_id for d in asked]
     results = await at.context.expo.receipts(tickets) if tickets else {}
     if isinstance(results, PushRefused) and results.kind == "stop":
         at.run.halt(
@@ -310,30 +353,37 @@ async def receipt(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     return [
         _without_receipt(delivery, None, at)
         if (result := results.get(delivery.provider_ticket_id)) is None
-        else _with_receipt(delivery, result, at)
+        else await _with_receipt(delivery, result, at)
         for delivery in batch
     ]
 
 
+def _is_lost(delivery: Delivery, settings: TendersSettings, now: datetime) -> bool:
+    """Whether Expo keeps no receipt of a delivery any more, as far as its row shows."""
+    pushed = delivery.pushed_at
+    return pushed is None or now >= pushed + timedelta(seconds=settings.receipt_life)
+
+
+def _sends(delivery: Delivery) -> int:
+    """Return the attempts up to the last send; the row of another worker does not count them."""
+    return delivery.sends or max(1, delivery.attempts - 1)
+
+
 def _without_receipt(delivery: Delivery, refused: PushRefused | None, at: Attempt) -> Outcome:
     settings: TendersSettings = at.settings
-    sent = delivery.sent_at or delivery.updated_at or at.now
-    if at.now >= sent + timedelta(seconds=settings.receipt_life):
-        return Retry(
-            "no receipt came within a day",
-            type="receipt_missing",
-            permanent=True,
-            attempts=delivery.sends,
-        )
+    sends = _sends(delivery)
+    if not delivery.provider_ticket_id or _is_lost(delivery, settings, at.now):
+        why = "no receipt came within a day" if delivery.provider_ticket_id else "it has no ticket"
+        return Retry(why, type="receipt_missing", permanent=True, attempts=sends)
     if refused is None:
-        return Wait(settings.ticket_age, "no receipt yet", attempts=delivery.sends)
+        return Wait(settings.ticket_age, "no receipt yet", attempts=sends)
     after = refused.after if refused.after is not None else settings.minute_seconds
-    return Wait(after, refused.text, attempts=delivery.sends)
+    return Wait(after, refused.text, attempts=sends)
 
 
-def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcome:
+async def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcome:
     settings: TendersSettings = at.settings
-    sends, ticket = delivery.sends, delivery.provider_ticket_id
+    sends, ticket = _sends(delivery), delivery.provider_ticket_id
     match result:
         case PushAccepted():
             return To("ok", attempts=sends, provider_receipt_id=ticket)
@@ -341,7 +391,7 @@ def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcom
             return To(
                 "invalid",
                 fault=result.failure,
-                also=[_deactivate(delivery, delivery.sent_at or at.now)],
+                also=await _deactivate(delivery, delivery.pushed_at, at),
                 attempts=sends,
                 provider_receipt_id=ticket,
             )
@@ -351,6 +401,7 @@ def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcom
                 fault=result.failure,
                 after=_retry_delay(result, sends, settings),
                 attempts=max(0, sends - 1),
+                provider_ticket_id=None,
                 provider_receipt_id=ticket,
             )
         case PushRefused(kind="transient") if not settings.send_retry.spent(sends):
@@ -359,6 +410,7 @@ def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> Outcom
                 fault=result.failure,
                 after=_retry_delay(result, sends, settings),
                 attempts=sends,
+                provider_ticket_id=None,
                 provider_receipt_id=ticket,
             )
         case PushRefused():

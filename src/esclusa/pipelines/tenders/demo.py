@@ -88,6 +88,7 @@ async def prepare(runtime: Runtime, urls: dict[str, str], folder: Path) -> None:
                 response.raise_for_status()
     old = [
         Licitacion(
+            id=f"{n + 1}-9-LE25",
             codigo_externo=f"{n + 1}-9-LE25",
             nombre=f"Licitación antigua N° {n + 1}",
             fecha_publicacion=now - timedelta(days=500),

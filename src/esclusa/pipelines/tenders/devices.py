@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
@@ -18,13 +19,21 @@ from pydantic import (
     model_validator,
 )
 
-from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
+from esclusa import Duplicate, Inserted, one_of
+from esclusa.pipelines.tenders.records import (
+    REGISTERED,
+    DeviceInstallation,
+    NotificationPreferences,
+)
 from esclusa.pipelines.tenders.regions import find_region
 
 _TOKEN = re.compile(
     r"(?:ExponentPushToken|ExpoPushToken)\[[^\[\]\s\x00-\x1f\x7f]{1,200}\]\Z"
     r"|[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}\Z"
 )
+
+# Why an installation ended whose token another one registered.
+MOVED_AWAY = "token-moved"
 
 Name = Annotated[
     str,
@@ -160,20 +169,54 @@ class DeviceBody(StrictBody):
     def _default_preferences(cls, value: Any) -> Any:
         return {} if value is None else value
 
-    def records(self, now: datetime) -> tuple[NotificationPreferences, DeviceInstallation]:
-        """Return the records to put.
-
-        The preferences are first, so that no device is active with those of an earlier one.
-        """
+    def records(self, now: datetime) -> tuple[DeviceInstallation, NotificationPreferences]:
+        """Return the records to put, in one transaction; the device comes first."""
         return (
-            NotificationPreferences(
-                installation_id=self.installation_id, **self.preferences.model_dump()
-            ),
             DeviceInstallation(
                 installation_id=self.installation_id,
                 push_token=self.push_token,
                 platform=self.platform,
+                environment="production",
+                push_capable=True,
+                permission_status="granted",
                 active=True,
-                registered_at=now,
+                last_seen_at=now,
+            ),
+            NotificationPreferences(
+                installation_id=self.installation_id, **self.preferences.model_dump()
             ),
         )
+
+
+async def register(
+    records: Any, bodies: Sequence[DeviceBody], now: datetime, who: str
+) -> list[Inserted | Duplicate]:
+    """Put these devices with their preferences; return whether each device is new.
+
+    A token belongs to the installation that registered it last: another one that has it ends.
+    """
+    owners = {body.push_token: body.installation_id for body in bodies}
+    ended = {
+        "push_token": None,
+        "active": False,
+        "invalidated_at": now,
+        "invalid_reason": MOVED_AWAY,
+    }
+    others = records.each(DeviceInstallation, {"push_token": one_of(*owners)}, size=1000)
+    async for other in others:
+        if other.installation_id != owners[other.push_token]:
+            await records.edit(
+                DeviceInstallation,
+                other.id,
+                among=[REGISTERED],
+                who=who,
+                reason="its token was registered again",
+                **ended,
+            )
+    drafts: list[DeviceInstallation | NotificationPreferences] = []
+    for body in bodies:
+        device, preferences = body.records(now)
+        is_owner = owners[body.push_token] == body.installation_id
+        drafts += [device if is_owner else device.but(**ended), preferences]
+    answers: list[Inserted | Duplicate] = await records.put(drafts, who=who)
+    return answers[::2]

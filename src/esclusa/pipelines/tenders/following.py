@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -175,14 +175,18 @@ async def write_event(run: RunContext, type: str, tender: Licitacion, index: Dev
     matching = index.matching(tender, type.partition(":")[0])
     if not matching:
         return
-    event = NotificationEvent(type=type, licitacion_id=tender.id)
-    template = Delivery(
-        notification_event_id=NotificationEvent.kind.id_of(type, tender.id),
-        installation_id="",
-        licitacion_id=tender.id,
-    )
-    children = [FanOut(template, "installation_id", matching)]
-    [new] = await run.records.insert_if_new([RecordWithChildren(event, children)])
+    event = event_with_deliveries(type, tender.id, matching)
+    [new] = await run.records.insert_if_new([event])
     if new is not None:
         run.count("events")
-        run.count("deliveries", len(matching))
+        run.count("deliveries", new)
+
+
+def event_with_deliveries(type: str, tender: str, devices: Sequence[str]) -> RecordWithChildren:
+    """Return an event of a tender, and a delivery for each of these devices."""
+    template = Delivery(notification_event_id="", installation_id="")
+    return RecordWithChildren(
+        NotificationEvent(type=type, licitacion_id=tender),
+        [FanOut(template, "installation_id", devices)],
+        link="notification_event_id",
+    )

@@ -8,15 +8,22 @@ from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from esclusa import BudgetEmpty, EsclusaError, FanOut, Record, RecordWithChildren, RunContext
-from esclusa.pipelines.tenders.following import LoadDevices, follow, warn
+from esclusa import (
+    BudgetEmpty,
+    Duplicate,
+    EsclusaError,
+    Inserted,
+    Record,
+    RecordWithChildren,
+    RunContext,
+    StoreConflict,
+)
+from esclusa.pipelines.tenders.following import LoadDevices, event_with_deliveries, follow, warn
 from esclusa.pipelines.tenders.rates import NO_RATES, Rates, currency_name, in_pesos
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
-    Delivery,
     DeviceInstallation,
     Licitacion,
-    NotificationEvent,
     NotificationPreferences,
     RegistryEntry,
 )
@@ -52,14 +59,47 @@ COUNTERS = {name: name for name in ("found", "known", "new", "deliveries", "left
 CAUGHT_UP = "caught_up"
 
 
+async def register_listed(run: RunContext) -> None:
+    """Register the codes that are listed now, without reading or announcing them."""
+    sources: list[TenderSource] = run.context.sources
+    today = run.now.astimezone(ZoneInfo(CHILE)).date()
+    try:
+        listings = [await _list_today(run, source, today) for source in sources]
+        for source in sources:
+            if source.lists_past_days:
+                listings.append((await source.list_tenders(run, today - timedelta(days=1))).rows)
+            if source.required:
+                listings.append((await source.list_open(run)).rows)
+    except SourceFailed as error:
+        run.end("error", f"the tenders could not be listed: {error}")
+        return
+    except (SourceBlocked, BudgetEmpty) as error:
+        run.halt("blocked", str(error))
+        return
+    codes = list(dict.fromkeys(chain(*listings)))
+    run.count("found", len(codes))
+    entries = [RegistryEntry(codigo_externo=code, licitacion_id=code) for code in codes]
+    for start in range(0, len(entries), BATCH):
+        answers = await run.records.insert(entries[start : start + BATCH])
+        run.count("known", sum(isinstance(answer, Duplicate) for answer in answers))
+        run.count("new", sum(isinstance(answer, Inserted) for answer in answers))
+
+
 async def ingest(run: RunContext) -> None:
     """List today's tenders, drop the codes in the registry, then read and write the others.
 
     The first run of a day also reads yesterday's list, for tenders published after the last run or
     left by it.
     """
+    if run.params.get("baseline"):
+        await register_listed(run)
+        return
     sources: list[TenderSource] = run.context.sources
     today = run.now.astimezone(ZoneInfo(CHILE)).date()
+    try:
+        await run.records.make_partitions(Licitacion)
+    except StoreConflict as error:
+        warn(run, str(error))
     try:
         listings = [await _list_today(run, source, today) for source in sources]
         late = await _list_yesterday(run, sources, today)
@@ -141,12 +181,11 @@ async def _list_yesterday(
 
 async def _drop_known(run: RunContext, codes: Iterable[str]) -> list[str]:
     """Return the codes that are not in the registry, before any detail costs a call."""
-    code_by_id = {RegistryEntry.kind.id_of(code): code for code in codes}
-    ids, new = list(code_by_id), []
-    for start in range(0, len(ids), BATCH):
-        part = ids[start : start + BATCH]
+    listed, new = list(codes), []
+    for start in range(0, len(listed), BATCH):
+        part = listed[start : start + BATCH]
         entries = await run.records.get_many(RegistryEntry, part)
-        new += [code_by_id[id] for id, entry in zip(part, entries, strict=True) if entry is None]
+        new += [code for code, entry in zip(part, entries, strict=True) if entry is None]
     return new
 
 
@@ -256,39 +295,28 @@ def working_hours_before(moment: datetime, hours: float) -> datetime:
 
 
 async def load_devices(records: Any, rates: Rates = NO_RATES) -> DeviceIndex:
-    """Return the index of all active devices with their preferences."""
+    """Return the index of all devices that messages may be sent to, with their preferences."""
     preferences = {
         row.installation_id: row async for row in records.each(NotificationPreferences, size=5000)
     }
     active = [
         row.installation_id
         async for row in records.each(DeviceInstallation, {"active": True}, size=5000)
+        if row.is_reachable
     ]
     return DeviceIndex(((id, preferences.get(id)) for id in active), rates)
 
 
 async def write_tender(run: RunContext, tender: Licitacion, devices: DeviceIndex) -> None:
     """Claim the code; if it is new, write the tender, its event and its deliveries with it."""
-    entry = RegistryEntry(
-        codigo_externo=tender.codigo_externo, claimed_by=run.worker, claimed_at=run.now
-    )
-    children: list[Record | FanOut] = [tender]
-    matching: list[str] = []
-    if is_announced(tender, run.now):
-        id = Licitacion.kind.id_of(tender.codigo_externo)
-        matching = devices.matching(tender)
-        template = Delivery(
-            notification_event_id=NotificationEvent.kind.id_of(NEW_TENDER, id),
-            installation_id="",
-            licitacion_id=id,
-        )
-        children += [
-            NotificationEvent(type=NEW_TENDER, licitacion_id=id),
-            FanOut(template, "installation_id", matching),
-        ]
+    code = tender.codigo_externo
+    children: list[Record | RecordWithChildren] = [tender.but(id=code)]
+    if is_announced(tender, run.now) and not run.settings.baseline:
+        children.append(event_with_deliveries(NEW_TENDER, code, devices.matching(tender)))
+    entry = RegistryEntry(codigo_externo=code, licitacion_id=code)
     [new] = await run.records.insert_if_new([RecordWithChildren(entry, children)])
     if new is None:
         run.count("known")
     else:
         run.count("new")
-        run.count("deliveries", len(matching))
+        run.count("deliveries", new - len(children))

@@ -1,12 +1,18 @@
-"""Tenders and their registry, events, devices with their preferences, and deliveries."""
+"""The tables of NotiChileC: tenders, events, devices, deliveries, runs and exports.
+
+A new installation makes them as that team has them. In its own database they are taken as they are:
+columns that a generation lacks are optional, and ours are added beside its own.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
-from typing import Any, Literal
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
-from esclusa import Lifecycle, Record, track
+from pydantic import field_validator
+
+from esclusa import Lifecycle, Record, track, untracked
 
 # The types of events. All but the first are off by default.
 NEW_TENDER, CLOSING_SOON, CHANGED, AWARDED = (
@@ -19,59 +25,103 @@ EXTRA_EVENTS = (CLOSING_SOON, CHANGED, AWARDED)
 # Codes of states.
 PUBLISHED, CLOSED, IS_AWARDED = 5, 6, 8
 OPEN = ("pending", "retryable", "sent")
+# The only states of records that no stage takes.
+REGISTERED, KEPT = "registered", "kept"
+# What a column of an amount holds: whole numbers of up to 14 digits.
+AMOUNT, AMOUNT_LIMIT = "numeric(14, 0)", Decimal(10) ** 14
 
 
-class RegistryEntry(Record, table="licitacion_registry", key="codigo_externo", history=False):
+class RegistryEntry(
+    Record,
+    table="licitacion_registry",
+    id="codigo_externo",
+    key="codigo_externo",
+    track=untracked(created_at="created_at", updated_at="updated_at"),
+    insert=True,
+    history=False,
+    unique=[("licitacion_id",)],
+):
     """A claimed code. It is never deleted, so that no tender is announced twice."""
 
     codigo_externo: str
-    claimed_by: str
-    claimed_at: datetime
+    licitacion_id: str
 
-    lifecycle = Lifecycle("claimed")
+    lifecycle = Lifecycle(KEPT)
 
 
 class Licitacion(
     Record,
     table="licitaciones",
-    key="codigo_externo",
+    columns={"organismo": "organismo_nombre"},
+    track=untracked(created_at="created_at", updated_at="updated_at"),
+    insert=True,
     archive=True,
-    index=[("fecha_publicacion",), ("codigo_estado", "fecha_cierre")],
+    index=[("codigo_externo",), ("fecha_publicacion",), ("codigo_estado", "fecha_cierre")],
+    optional=["source_rank"],
+    added=[
+        "descripcion",
+        "codigo_estado",
+        "codigo_organismo",
+        "unidad",
+        "comuna",
+        "categorias",
+        "items",
+        "detalle",
+    ],
+    partitions="ensure_licitaciones_monthly_partitions(12, 2)",
+    types={"monto_estimado": AMOUNT, "source_rank": "integer", "codigo_estado": "integer"},
 ):
-    """A tender, merged from all sources."""
+    """A tender, merged from all sources. Its id is its code.
+
+    The table may be partitioned and then keeps neither unique: the registry does.
+    """
 
     codigo_externo: str
-    nombre: str = ""
-    descripcion: str | None = None
-    codigo_estado: int | None = None
-    estado: str | None = None
+    nombre: str = "Sin nombre"
+    organismo: str | None = None
     tipo: str | None = None
-    moneda: str | None = None
     monto_estimado: Decimal | None = None
     # The amount in words, where it is no number.
     monto_label: str | None = None
-    codigo_organismo: str | None = None
-    organismo: str | None = None
-    unidad: str | None = None
+    moneda: str | None = "CLP"
+    # When it was published; if no source has the date, when it was first seen.
+    fecha_publicacion: datetime | None = None
+    fecha_cierre: datetime | None = None
+    estado: str | None = "Publicada"
+    url: str | None = None
     region: str | None = None
+    categoria: str | None = "General"
+    rubro_code: str | None = None
+    source_rank: int | None = None
+    notificada: bool = False
+    descripcion: str | None = None
+    codigo_estado: int | None = None
+    codigo_organismo: str | None = None
+    unidad: str | None = None
     comuna: str | None = None
     categorias: list[str] = []
     items: list[dict[str, Any]] = []
-    # When it was published; if no source has the date, when it was first seen.
-    fecha_publicacion: datetime
-    fecha_cierre: datetime | None = None
-    url: str | None = None
     # The detail as the source sent it.
     detalle: dict[str, Any] = {}
-    notificada: bool = False
 
-    lifecycle = Lifecycle("registrada -> notificada")
+    lifecycle = Lifecycle(REGISTERED)
+
+    @field_validator("monto_estimado")
+    @classmethod
+    def _fit_amount(cls, amount: Decimal | None) -> Decimal | None:
+        """Round an amount as its column does; one that does not fit is unknown."""
+        if amount is None or not amount.is_finite():
+            return None
+        whole = amount.to_integral_value(ROUND_HALF_UP)
+        return whole if abs(whole) < AMOUNT_LIMIT else None
 
 
 class NotificationEvent(
     Record,
     table="notification_events",
     key=("type", "licitacion_id"),
+    database_id=True,
+    track=untracked(created_at="created_at"),
     history=False,
     index=[("licitacion_id",)],
     refs={"licitacion_id": Licitacion},
@@ -81,7 +131,7 @@ class NotificationEvent(
     type: str
     licitacion_id: str
 
-    lifecycle = Lifecycle("created")
+    lifecycle = Lifecycle(KEPT)
 
 
 def event_type(stored: str) -> str:
@@ -89,29 +139,98 @@ def event_type(stored: str) -> str:
     return stored.partition(":")[0]
 
 
-class DeviceInstallation(Record, table="device_installations", key="installation_id"):
+class DeviceInstallation(
+    Record,
+    table="device_installations",
+    id="installation_id",
+    key="installation_id",
+    track=untracked(created_at="created_at", updated_at="updated_at"),
+    insert=True,
+    unique=[("push_token",)],
+):
     """An installation of the app on a device."""
 
     installation_id: str
-    push_token: str
-    platform: Literal["android", "ios"] | None = None
-    active: bool = True
-    registered_at: datetime
+    push_token: str | None = None
+    platform: str | None = "unknown"
+    environment: str = "development"
+    app_version: str = "unknown"
+    push_capable: bool = False
+    permission_status: str = "undetermined"
+    active: bool = False
+    invalidated_at: datetime | None = None
+    invalid_reason: str | None = None
+    last_seen_at: datetime | None = None
 
-    lifecycle = Lifecycle("active -> inactive -> active", endless=True)
+    lifecycle = Lifecycle(REGISTERED)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a message may be sent to it."""
+        return (
+            self.active
+            and self.push_capable
+            and self.permission_status == "granted"
+            and self.invalidated_at is None
+            and bool(self.push_token)
+        )
+
+
+class DeviceToken(
+    Record,
+    table="device_tokens",
+    key="expo_push_token",
+    database_id=True,
+    track=untracked(created_at="created_at"),
+    history=False,
+    index=[("installation_id",)],
+    types={"id": "integer"},
+):
+    """The app's earlier list of tokens. A device that is invalid is inactive there, too."""
+
+    expo_push_token: str
+    installation_id: str | None = None
+    platform: str = "unknown"
+    active: bool = True
+    last_seen_at: datetime | None = None
+
+    lifecycle = Lifecycle(KEPT)
 
 
 class NotificationPreferences(
     Record,
     table="notification_preferences",
+    id="installation_id",
     key="installation_id",
+    track=untracked(updated_at="updated_at"),
+    insert=True,
     history=False,
     refs={"installation_id": DeviceInstallation},
+    foreign_keys=["installation_id"],
+    added=[
+        "regions",
+        "categories",
+        "buyers",
+        "types",
+        "keywords",
+        "amount_min",
+        "amount_max",
+        "quiet_hours",
+        "events",
+        "daily_cap",
+    ],
+    types={"monto_min": AMOUNT, "monto_max": AMOUNT, "daily_cap": "integer"},
 ):
     """The tenders that a device wants. An empty list means no limit."""
 
     installation_id: str
     enabled: bool = True
+    # The single values of the team's own app; they count beside the lists.
+    rubro: str | None = None
+    tipo: str | None = None
+    region: str | None = None
+    monto_min: Decimal | None = None
+    monto_max: Decimal | None = None
     regions: list[str] = []
     categories: list[str] = []
     buyers: list[str] = []
@@ -124,20 +243,15 @@ class NotificationPreferences(
     events: list[str] = []
     # The most messages in a day of the device's time zone; None: no limit.
     daily_cap: int | None = None
-    # The single values of the team's own app; they count beside the lists.
-    rubro: str | None = None
-    tipo: str | None = None
-    region: str | None = None
-    monto_min: Decimal | None = None
-    monto_max: Decimal | None = None
 
-    lifecycle = Lifecycle("kept")
+    lifecycle = Lifecycle(KEPT)
 
 
 class Delivery(
     Record,
     table="notification_deliveries",
     key=("notification_event_id", "installation_id"),
+    database_id=True,
     track=track(
         attempts="attempt_count",
         due_at="next_attempt_at",
@@ -147,29 +261,28 @@ class Delivery(
         error_type="last_error_code",
         error_message="last_error_message",
     ),
-    attach=False,
     archive=True,
-    index=[("licitacion_id", "status"), ("completed_at",)],
-    refs={
-        "notification_event_id": NotificationEvent,
-        "installation_id": DeviceInstallation,
-        "licitacion_id": Licitacion,
-    },
+    index=[("completed_at",), ("installation_id", "sent_at")],
+    refs={"notification_event_id": NotificationEvent, "installation_id": DeviceInstallation},
+    foreign_keys=["notification_event_id", "installation_id"],
+    added=["sends", "sent_at"],
+    types={"notification_event_id": "bigint", "attempt_count": "integer", "sends": "integer"},
 ):
     """One event for one device; unique, so that no device is notified twice of an event.
 
-    Every time that a decision about the delivery depends on is in its own row.
+    Every time that a decision about the delivery depends on is in its own row. A delivery with
+    ``completed_at`` is final in any state. One with a ticket was pushed.
     """
 
     notification_event_id: str
     installation_id: str
-    licitacion_id: str
     provider: str = "expo"
+    last_attempt_at: datetime | None = None
     provider_ticket_id: str | None = None
     provider_receipt_id: str | None = None
-    sent_at: datetime | None = None
     # Attempts up to the last send; retries continue from there if its receipt is an error.
     sends: int = 0
+    sent_at: datetime | None = None
     locked_at: datetime | None = None
     completed_at: datetime | None = None
     last_error_code: str | None = None
@@ -185,12 +298,101 @@ class Delivery(
         failed=["invalid"],
     )
 
+    @property
+    def pushed_at(self) -> datetime | None:
+        """When it was sent last, by us or by the team's own worker."""
+        return self.sent_at or self.last_attempt_at
+
+
+class WorkerRun(
+    Record,
+    table="worker_runs",
+    database_id=True,
+    track=untracked(created_at="created_at"),
+    history=False,
+    index=[("worker_name", "-started_at")],
+    types={"id": "integer"}
+    | dict.fromkeys(
+        [
+            "licitaciones_found",
+            "licitaciones_new",
+            "notifications_sent",
+            "notifications_retryable",
+            "notifications_failed",
+            "notifications_invalidated",
+            "targets_selected",
+            "deliveries_created",
+            "receipts_processed",
+            "archived_licitaciones",
+            "archived_deliveries",
+        ],
+        "integer",
+    ),
+):
+    """A run of a cycle as the team's dashboards show it. Without ``finished_at`` it died."""
+
+    worker_name: str = "sync"
+    started_at: datetime
+    finished_at: datetime | None = None
+    licitaciones_found: int = 0
+    licitaciones_new: int = 0
+    notifications_sent: int = 0
+    notifications_retryable: int = 0
+    notifications_failed: int = 0
+    notifications_invalidated: int = 0
+    targets_selected: int = 0
+    deliveries_created: int = 0
+    receipts_processed: int = 0
+    archived_licitaciones: int = 0
+    archived_deliveries: int = 0
+    error_message: str | None = None
+
+    lifecycle = Lifecycle(KEPT)
+
+
+class ArchiveExport(
+    Record,
+    table="archive_exports",
+    key=("entity", "partition_month"),
+    database_id=True,
+    track=untracked(status="status", created_at="created_at", updated_at="updated_at"),
+    columns={"error": "last_error"},
+    history=False,
+    types={"row_count": "integer"},
+):
+    """The exported month of a table as the team's tools read it: one row, however many files."""
+
+    entity: str
+    partition_month: str
+    object_key: str
+    row_count: int = 0
+    min_created_at: datetime | None = None
+    max_created_at: datetime | None = None
+    checksum: str
+    exported_at: datetime | None = None
+    verified_at: datetime | None = None
+    drop_eligible_at: datetime | None = None
+    dropped_at: datetime | None = None
+    error: str | None = None
+
+    lifecycle = Lifecycle(
+        """
+        pending -> exported -> verified -> dropped
+        pending | exported -> failed
+        pending | failed | dropped -> verified
+        """,
+        endless=True,
+    )
+
 
 RECORDS: list[type[Record]] = [
     RegistryEntry,
     Licitacion,
     NotificationEvent,
     DeviceInstallation,
+    DeviceToken,
     NotificationPreferences,
     Delivery,
+    WorkerRun,
+    ArchiveExport,
 ]

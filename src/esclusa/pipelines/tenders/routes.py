@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from esclusa import Inserted, NotFound, Runtime
 from esclusa.pipelines.tenders.delivery import wake_quiet
 from esclusa.pipelines.tenders.devices import DeviceBody, PreferencesBody
+from esclusa.pipelines.tenders.devices import register as register_devices
 from esclusa.pipelines.tenders.records import (
     Delivery,
     DeviceInstallation,
@@ -63,11 +64,10 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
     )
     async def register(body: DeviceBody, who: Who) -> Any:
         """Posting again replaces the preferences and makes the device active."""
-        preferences, device = body.records(await runtime.engine.clock.sync())
-        before = await runtime.records.get(
-            NotificationPreferences, NotificationPreferences.kind.id_of(body.installation_id)
-        )
-        put = (await runtime.records.put([preferences, device], who=who))[1]
+        now = await runtime.engine.clock.sync()
+        device, preferences = body.records(now)
+        before = await runtime.records.get(NotificationPreferences, body.installation_id)
+        [put] = await register_devices(runtime.records, [body], now, who)
         await runtime.operations(who).note(
             "register", table, 1, {"installation_id": body.installation_id}
         )
@@ -88,9 +88,7 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
     )
     async def forget(installation_id: InstallationId, who: Who) -> None:
         removed, _ = await runtime.records.remove(
-            DeviceInstallation.kind.id_of(installation_id),
-            DeviceInstallation,
-            NotificationPreferences,
+            installation_id, DeviceInstallation, NotificationPreferences
         )
         if not removed:
             raise NotFound(f"there is no device {installation_id!r:.200}")
@@ -103,11 +101,10 @@ def _add_devices(runtime: Runtime, api: APIRouter) -> None:
         summary="A device and its preferences",
     )
     async def device(installation_id: InstallationId) -> Any:
-        id = DeviceInstallation.kind.id_of(installation_id)
-        found = await runtime.records.get(DeviceInstallation, id)
+        found = await runtime.records.get(DeviceInstallation, installation_id)
         if found is None:
             raise NotFound(f"there is no device {installation_id!r:.200}")
-        preferences = await runtime.records.get(NotificationPreferences, id)
+        preferences = await runtime.records.get(NotificationPreferences, installation_id)
         return record_json(found) | {"preferences": _preferences_json(preferences)}
 
 
@@ -149,14 +146,20 @@ def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
     async def tender(
         codigo: Annotated[str, Path(description="Its codigo_externo", examples=["1019-102-LE26"])],
     ) -> Any:
-        id = Licitacion.kind.id_of(codigo)
-        found = await runtime.records.get(Licitacion, id)
+        found = await find_tender(runtime.records, codigo)
         if found is None:
-            page = await runtime.records.find(Licitacion, {"id": id}, limit=1, archived=True)
-            if not page.items:
-                raise NotFound(f"there is no tender {codigo!r:.200}")
-            found = page.items[0]
+            raise NotFound(f"there is no tender {codigo!r:.200}")
         return record_json(found)
+
+
+async def find_tender(records: Any, name: str) -> Licitacion | None:
+    """Return the tender with this id or code, archived or not."""
+    found: Licitacion | None = await records.get(Licitacion, name)
+    for field, archived in (("codigo_externo", False), ("id", True), ("codigo_externo", True)):
+        if found is None:
+            page = await records.find(Licitacion, {field: name}, limit=1, archived=archived)
+            found = page.items[0] if page.items else None
+    return found
 
 
 def _add_deliveries(runtime: Runtime, api: APIRouter) -> None:

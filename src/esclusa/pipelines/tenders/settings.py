@@ -152,6 +152,19 @@ class TendersSettings(BaseModel):
         "(15) and of a receipt's day. Lower it in tests.",
     )
 
+    lock_seconds: float = option(
+        "TENDERS_LOCK_SECONDS",
+        900.0,
+        ge=0,
+        help="How long a delivery that another program's worker has locked is left to it.",
+    )
+    baseline: bool = option(
+        "TENDERS_BASELINE",
+        False,
+        help="Whether ingest registers what is listed without announcing it. Set it for the first "
+        "runs, or run `esclusa tenders baseline` once.",
+    )
+
     hot_months: int = option(
         "HOT_MONTHS", 12, ge=1, le=1200, help="Months until a tender is archived."
     )

@@ -275,6 +275,9 @@ class FirestoreStore:
     async def assign(self, query: Query, export: str) -> int:
         return await maintenance.assign(self._client, await self._context(), query, export)
 
+    async def make_partitions(self, kind: Kind) -> None:
+        return  # there are none
+
     async def undeclared(self, kind: Kind) -> list[str]:
         # A collection has no list of its fields.
         return ["any other fields of its documents"] if kind.attached else []

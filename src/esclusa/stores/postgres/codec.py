@@ -232,6 +232,8 @@ class Table:
         self._json = tuple(
             (i, name) for i, name in enumerate(self.names) if self.columns[name].type == "json"
         )
+        # By field: table and id column of the record that a foreign key names.
+        self.targets: dict[str, tuple[str, str]] = {}
         self._statements: dict[Any, str] = {}
         self._retyped = [] if kind.attached else retyped(kind)
         self._build = kind.build if kind.attached else kind.construct

@@ -303,10 +303,14 @@ def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) 
         fill = table.fills.get(column.column)
         values[column.column] = given if fill is None else f"COALESCE({given}, {fill})"
     notified = f", {notify_call(table)}" if table.wakes(table.kind.initial) else ""
+    exists = ""
+    if field in table.targets:  # a record that was removed meanwhile does not stop the others
+        target, key = table.targets[field]
+        exists = f"WHERE EXISTS (SELECT 1 FROM {target} k WHERE k.{key} = u.v)"
     return f"""WITH new AS (
         INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
         SELECT {", ".join(values.values())}
-        FROM unnest({source}::{c[field].parameter_type}[]) AS u({names})
+        FROM unnest({source}::{c[field].parameter_type}[]) AS u({names}) {exists}
         ON CONFLICT DO NOTHING RETURNING 1
     ) SELECT count(*){notified} FROM new"""
 

@@ -125,6 +125,7 @@ async def plan(
             schema=schemas.get(kind),
             fills=None if existing is None else existing.fills,
         )
+        table.targets = _targets(kind, idents)
         refusals = _refusals(installation, kind, idents[kind], existing, archived)
         refused += refusals
         if refusals:
@@ -141,8 +142,7 @@ async def plan(
             for index in _missing_unique(table, existing, wanted) if rows else ():
                 faults += await checks.duplicates(connection, table, index, version < 15)
         indexes = await _index_plan(connection, table, existing, wanted)
-        references = _references(kind, idents)
-        found.steps.extend(_table_steps(table, existing, indexes, wanted, references))
+        found.steps.extend(_table_steps(table, existing, indexes, wanted))
         found.steps.extend(await default_steps(connection, table))
         found.steps.extend(_archive_steps(table, existing, archived))
         found.obsolete.extend(indexes.obsolete(wanted))
@@ -170,18 +170,14 @@ def _note_absent(kind: Kind, existing: ExistingTable | None) -> None:
     kind.found_without(kind.optional.intersection(missing) if foreign else frozenset())
 
 
-def _references(kind: Kind, idents: Mapping[Kind, str]) -> dict[str, str]:
-    """Return the foreign keys of a table that is created, by field."""
-    targets = {target.table: target for target in idents}
-    found = {}
-    for name, table in kind.refs:
-        if name in kind.foreign_keys and table in targets:
-            target = targets[table]
-            found[name] = (
-                f" REFERENCES {idents[target]} ({quote(target.id_column)})"
-                " ON DELETE CASCADE ON UPDATE CASCADE"
-            )
-    return found
+def _targets(kind: Kind, idents: Mapping[Kind, str]) -> dict[str, tuple[str, str]]:
+    """Return table and id column of the records that the foreign keys of a kind name, by field."""
+    kinds = {target.table: target for target in idents}
+    return {
+        name: (idents[kinds[table]], quote(kinds[table].id_column))
+        for name, table in kind.refs
+        if name in kind.foreign_keys and table in kinds
+    }
 
 
 def _missing_unique(table: Table, existing: ExistingTable, wanted: Sequence[Index]) -> list[Index]:
@@ -281,7 +277,6 @@ def _table_steps(
     existing: ExistingTable | None,
     indexes: IndexPlan,
     wanted: Sequence[Index],
-    references: Mapping[str, str],
 ) -> list[MigrationStep]:
     """Return the steps for a table and its indexes, in an order that may end after any of them."""
     columns: dict[str, TableColumn] = {}
@@ -289,7 +284,7 @@ def _table_steps(
         columns.setdefault(column.column, column)  # an extra may share the column of a field
     if existing is None:
         body = ",\n    ".join(
-            _define(column, table.kind, new=True) + references.get(column.name, "")
+            _define(column, table.kind, new=True) + _reference(table, column.name)
             for column in columns.values()
         )
         create = create_table(table.installation, table.ident, f"\n    {body}\n", table.name)
@@ -303,6 +298,13 @@ def _table_steps(
         *adoption,
         *indexes.steps([index for index in wanted if index not in first]),
     ]
+
+
+def _reference(table: Table, field: str) -> str:
+    if field not in table.targets:
+        return ""
+    target, id = table.targets[field]
+    return f" REFERENCES {target} ({id}) ON DELETE CASCADE ON UPDATE CASCADE"
 
 
 def _add_columns(

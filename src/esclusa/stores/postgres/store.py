@@ -40,6 +40,7 @@ from esclusa.stores.postgres import (
     leases,
     maintenance,
     migrate,
+    partitions,
     queries,
     renames,
     schema,
@@ -262,6 +263,10 @@ class PostgresStore:
 
     async def assign(self, query: Query, export: str) -> int:
         return await maintenance.assign(self._connections, self._table(query.kind), query, export)
+
+    async def make_partitions(self, kind: Kind) -> None:
+        if kind.partitions:
+            await partitions.make_partitions(self._connections, self._table(kind))
 
     async def undeclared(self, kind: Kind) -> list[str]:
         return await maintenance.undeclared(self._connections, self._table(kind))

@@ -9,7 +9,7 @@ from typing import Any
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.record import Kind, Record
-from esclusa.model.settlement import Duplicate, Inserted, RecordWithChildren, drafts_of
+from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren, drafts_of
 from esclusa.model.storable import refused
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.codec import ENCODING_ERRORS, text_literal
@@ -29,6 +29,11 @@ SELECT dflt_value IS NOT NULL OR (
     upper(type) = 'INTEGER' AND pk = 1
     AND (SELECT COUNT(*) FROM pragma_table_info(?1) WHERE pk > 0) = 1
 ) FROM pragma_table_info(?1) WHERE lower(name) = lower(?2)"""
+
+# Table and column that a foreign key names; without a column, the primary key.
+_TARGET = """SELECT f."table", coalesce(f."to", (
+    SELECT name FROM pragma_table_info(f."table") WHERE pk = 1
+)) FROM pragma_foreign_key_list(?) f WHERE lower(f."from") = ?"""
 
 # The defaults of the columns that cannot be null.
 _FILLS = """SELECT lower(name), dflt_value FROM pragma_table_info(?)
@@ -58,6 +63,7 @@ def insert_if_new(
     parents: list[list[RecordWithChildren]] = []
     for group, first in zip(groups, firsts, strict=True):
         children = group.children(first.id) if isinstance(first, Inserted) else []
+        children = [_with_targets(transaction, child) for child in children]
         parents.append([c for c in children if isinstance(c, RecordWithChildren)])
         drafts.append(list(drafts_of(c for c in children if not isinstance(c, RecordWithChildren))))
     answers = iter(insert(transaction, [draft for each in drafts for draft in each]))
@@ -67,6 +73,30 @@ def insert_if_new(
         new += sum(1 + n for n in insert_if_new(transaction, nested) if n is not None)
         counts.append(new if isinstance(first, Inserted) else None)
     return counts
+
+
+def _with_targets(
+    transaction: Transaction, child: Record | FanOut | RecordWithChildren
+) -> Record | FanOut | RecordWithChildren:
+    """Return a fan-out without the values of a foreign key that name no record.
+
+    A record that was removed meanwhile does not stop the others.
+    """
+    if not isinstance(child, FanOut) or child.field not in child.record.kind.foreign_keys:
+        return child
+    kind = child.record.kind
+    column = kind.columns[child.field].lower()
+    for names in transaction.connection.execute(_TARGET, (kind.table, column)).fetchall():
+        table, key = map(str, names)
+        found = fetch_json(
+            transaction.connection,
+            f"SELECT json_group_array({quote(key)}) FROM {quote(table)}"
+            f" WHERE {quote(key)} IN (SELECT value FROM carray(?))",
+            (text_array(map(str, child.values)),),
+        )
+        known = set(map(str, found))
+        return FanOut(child.record, child.field, [v for v in child.values if str(v) in known])
+    return child
 
 
 def _insert(

@@ -264,6 +264,9 @@ class SqliteStore:
     async def assign(self, query: Query, export: str) -> int:
         return await self._writer.write(lambda c: maintenance.assign(c, query, export))
 
+    async def make_partitions(self, kind: Kind) -> None:
+        return  # there are none
+
     async def undeclared(self, kind: Kind) -> list[str]:
         return await self._reader.call(lambda c: maintenance.undeclared(c, kind))
 
