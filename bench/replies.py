@@ -20,6 +20,7 @@ from bench.driver import Driver
 from bench.measures import Measure, Scale, progress, resident_mb
 from bench.report import Report, rates, times
 from esclusa.app import open_runtime
+from esclusa.engine.gc_tuning import tune_gc
 from esclusa.pipelines.replies.operations import job_filter
 from esclusa.pipelines.replies.records import Job
 from esclusa.settings import Settings, load
@@ -32,6 +33,7 @@ LIMIT_MS = 250.0
 async def replies(driver: Driver, report: Report, scale: Scale) -> None:
     """10,000 jobs, 16 at a time, beside a bare aiohttp loop; and a count over a million jobs."""
     count = scale.of(10_000)
+    tune_gc()  # as every worker does
     speeds: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": [], "bare": []}
     growth: list[float] = []
     with SimulatorProcess("information_tracer") as sim:

@@ -135,9 +135,9 @@ def orders(kind: Kind, names: str | Iterable[str]) -> tuple[Order, ...]:
     """The order by these fields, descending with a leading ``-``. Raises BadQuery."""
     wanted = (names,) if isinstance(names, str) else names
     found = tuple(Order(kind.name_of(n.removeprefix("-")), n.startswith("-")) for n in wanted)
-    fields = [name for name, type in kind.types.items() if type not in ("json", "bytes")]
     for order in found:
-        if order.field not in fields:
+        if kind.types.get(order.field, "json") in ("json", "bytes"):
+            fields = [name for name, type in kind.types.items() if type not in ("json", "bytes")]
             values = {"table": kind.table, "field": order.field, "fields": ", ".join(fields)}
             raise BadQuery(text("no_order", **values))
     return found

@@ -8,6 +8,7 @@ from esclusa import App, Backoff
 from esclusa.pipelines.replies import process_jobs, process_posts
 from esclusa.pipelines.replies.client import open_client
 from esclusa.pipelines.replies.records import Job, Post, reopen_post
+from esclusa.pipelines.replies.report import by_candidate
 from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
 
 app = App("replies", settings=RepliesSettings, records=[Post, Job])
@@ -64,6 +65,11 @@ app.view(
     of=Post,
     where=process_posts.EXHAUSTED,
 )(process_posts.exhausted)
+
+app.view(
+    "Posts, replies and searches by country, platform and candidate",
+    es="Publicaciones, respuestas y búsquedas por país, plataforma y candidato",
+)(by_candidate)
 
 
 @app.routes

@@ -22,6 +22,7 @@ from esclusa.pipelines.replies.operations import (
 )
 from esclusa.pipelines.replies.records import Job
 from esclusa.pipelines.replies.reply_rows import GROUPS
+from esclusa.pipelines.replies.report import NUMBERS, report
 
 CommandFunction = Callable[..., Any]
 
@@ -240,6 +241,33 @@ def export(
 
     session.show(answer, draw)
     return PARTIAL if answer["unreadable"] else OK
+
+
+@group.command("report")
+@_group_options
+@click.pass_obj
+def show_report(session: Session, /, **options: Any) -> int:
+    """Posts, replies and searches by country, platform and candidate."""
+    filters = _take_filters(options)
+
+    async def read(runtime: Runtime) -> dict[str, Any]:
+        return await report(runtime, filters)
+
+    answer = session.look(read)
+
+    def draw(screen: Screen) -> None:
+        names = (*NUMBERS, "days")
+        rows = [[*(row[name] for name in (*GROUPS, *names))] for row in answer["items"]]
+        rows.append(["total", "", "", *(answer["total"][name] for name in names)])
+        columns = [*GROUPS, *(f">{name.replace('_', ' ')}" for name in names)]
+        screen.table(columns, rows)
+        screen.line(
+            f"{answer['total']['waiting']:,} posts wait: {answer['total']['days']} days of "
+            f"{answer['searches_per_day']:,} searches"
+        )
+
+    session.show(answer, draw)
+    return OK
 
 
 @group.command("quota")

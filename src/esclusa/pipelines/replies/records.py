@@ -75,6 +75,7 @@ class Job(
 ):
     """A search at the provider.
 
+    ``saved_file`` is the path of the file with its replies, ``saved_replies`` how many it has.
     ``done_siblings`` counts the other done jobs of its post (null if there are none), so that an
     index finds the failed jobs of posts that have no done job.
     """
@@ -88,6 +89,8 @@ class Job(
     max_posts: int | None = None
     sort_by: SortBy | None = None
     retry_count: int = 0
+    saved_file: str | None = None
+    saved_replies: int | None = None
     done_siblings: int | None = None
 
     _names = field_validator("platform", "country", "candidate_id")(_check_length)

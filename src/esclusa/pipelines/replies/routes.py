@@ -17,6 +17,7 @@ from esclusa.pipelines.replies.operations import (
     quota_status,
 )
 from esclusa.pipelines.replies.records import Job, Post
+from esclusa.pipelines.replies.report import report
 from esclusa.web import (
     STRICT_PARAMETERS,
     ActionOut,
@@ -71,6 +72,39 @@ class CountOut(BaseModel):
     """How many records match."""
 
     count: int
+
+
+class ReportNumbersOut(BaseModel):
+    """Posts by state, jobs without replies, replies, searches, and the days that waiting needs."""
+
+    posts: int
+    done: int
+    skipped: int
+    waiting: int
+    exhausted: int
+    empty: int
+    failed: int
+    replies_saved: int
+    replies_expected: int
+    searches: int
+    searches_wasted: int
+    days: float
+
+
+class ReportRowOut(ReportNumbersOut):
+    """The numbers of one candidate on one platform in one country."""
+
+    country: str
+    platform: str
+    candidate_id: str
+
+
+class ReportOut(BaseModel):
+    """The report: its rows, their sum, and the searches of a day."""
+
+    items: list[ReportRowOut]
+    total: ReportNumbersOut
+    searches_per_day: int
 
 
 class QuotaOut(BaseModel):
@@ -175,6 +209,19 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
         given = {"status": status, "exhausted": exhausted}
         where = filters | {name: value for name, value in given.items() if value is not None}
         return page_json(await runtime.records.find(Post, where, limit=limit, after=after or None))
+
+    @api.get(
+        "/replies/report",
+        response_model=ReportOut,
+        summary="Posts, replies and searches by country, platform and candidate",
+    )
+    async def get_report(
+        platform: Annotated[str | None, Query(examples=["twitter"])] = None,
+        country: str | None = None,
+        candidate_id: str | None = None,
+    ) -> Any:
+        given = {"platform": platform, "country": country, "candidate_id": candidate_id}
+        return await report(runtime, {name: value for name, value in given.items() if value})
 
     @api.get(
         "/quota",
