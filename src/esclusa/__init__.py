@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from esclusa.artifacts import open_artifacts, segment
+from esclusa.artifacts import open_artifacts, plain_segment, segment
 from esclusa.engine.attempt import Attempt
+from esclusa.engine.run_files import RunFiles
 from esclusa.engine.runs import RunContext
 from esclusa.model.breaker import Breaker
 from esclusa.model.budget import Budget, BudgetEmpty, Rate, Window, WindowUse
@@ -29,7 +30,7 @@ from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.options import option
 from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.pipeline import App
-from esclusa.model.query import above, at_least, at_most, below, not_null, null, one_of
+from esclusa.model.query import Page, above, at_least, at_most, below, not_null, null, one_of
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Always, cron, every
@@ -70,12 +71,14 @@ __all__ = [
     "Move",
     "NotFound",
     "Outcome",
+    "Page",
     "Permanent",
     "Rate",
     "Record",
     "RecordWithChildren",
     "Retry",
     "RunContext",
+    "RunFiles",
     "Runtime",
     "SettingsError",
     "StoreConflict",
@@ -97,6 +100,7 @@ __all__ = [
     "one_of",
     "open_artifacts",
     "option",
+    "plain_segment",
     "publish",
     "segment",
     "storage_fault",

@@ -133,8 +133,7 @@ def check_pipelines(
 
 
 def _faults(plan: Plan) -> Iterator[str | tuple[Verdict, str]]:
-    if plan.app.needs_:
-        yield from plan.app.needs_(plan.settings)
+    yield from plan.missing_settings()
     if plan.app.checks_:
         yield from plan.app.checks_(plan.settings) or ()
 

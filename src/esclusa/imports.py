@@ -11,6 +11,8 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +27,24 @@ _BY_SUFFIX: dict[str, Format] = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
 }
+
+
+# How platforms write times, besides ISO 8601, RFC 2822 and seconds since 1970.
+_TIME_FORMATS = (
+    "%a %b %d %H:%M:%S %z %Y",  # X: Mon Jan 05 12:00:00 +0000 2026
+    "%I:%M %p · %b %d, %Y",  # X, as its pages show it
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d %H:%M",
+    "%Y/%m/%d",
+    "%b %d, %Y",  # YouTube: Jan 5, 2026
+    "%B %d, %Y",
+    "%b %d, %Y, %I:%M %p",
+    "%B %d, %Y at %I:%M %p",  # Facebook
+    "%d %b %Y",
+    "%d %B %Y",
+)
+# From here on, a number counts milliseconds: as seconds it would be after the year 2200.
+_MILLISECONDS = 7_258_118_400
 
 
 class BadFile(EsclusaError):
@@ -50,9 +70,15 @@ class ImportReport:
     created: int = 0
     known: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
+    # What is doubtful in rows that were taken; the first thousand.
+    warnings: list[dict[str, Any]] = field(default_factory=list)
 
     def refuse(self, row: int, error: str) -> None:
         self.errors.append({"row": row, "error": error})
+
+    def warn(self, row: int, warning: str) -> None:
+        if len(self.warnings) < 1000:
+            self.warnings.append({"row": row, "warning": warning})
 
     def count(self, answers: Iterable[Inserted | Duplicate]) -> None:
         """Count the store's answers to valid rows."""
@@ -61,7 +87,39 @@ class ImportReport:
         self.known += new.count(False)
 
     def answer(self) -> dict[str, Any]:
-        return {"created": self.created, "known": self.known, "errors": self.errors}
+        shown = {"created": self.created, "known": self.known, "errors": self.errors}
+        return shown | ({"warnings": self.warnings} if self.warnings else {})
+
+
+def read_time(text: str) -> datetime | None:
+    """The time that a text means: ISO 8601, a number of seconds, or as platforms write it.
+
+    Without a zone it is in UTC. None if it cannot be read; ``05/01/2026`` is day or month first, so
+    it cannot.
+    """
+    text = text.strip().removesuffix(" UTC").strip()
+    try:
+        found = _parsed_time(text)
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _parsed_time(text: str) -> datetime:
+    if not text.strip("0123456789.") and len(text.partition(".")[0]) >= 9:
+        number = float(text)
+        seconds = number / 1000 if number >= _MILLISECONDS else number
+        return datetime.fromtimestamp(seconds, UTC)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    for form in _TIME_FORMATS:
+        try:
+            return datetime.strptime(text, form)  # noqa: DTZ007 - the caller adds a missing zone
+        except ValueError:
+            continue
+    return parsedate_to_datetime(text)
 
 
 def format_of(path: Path) -> Format:
@@ -224,4 +282,5 @@ __all__ = [
     "format_of_body",
     "read_bytes",
     "read_file",
+    "read_time",
 ]

@@ -12,7 +12,7 @@ from esclusa.stores.firestore.client import FirestoreClient
 
 def test_run_answers_as_promised(esclusa: RunCommand) -> None:
     answer = esclusa("run", "hello.greet", "--limit", "2", "--json").json
-    assert set(answer) == {"run", "cycle", "outcome", "counters", "message"}
+    assert set(answer) == {"run", "cycle", "outcome", "counters", "message", "files"}
     assert (answer["cycle"], answer["outcome"]) == ("hello.greet", "partial")
 
 

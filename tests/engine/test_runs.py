@@ -89,6 +89,7 @@ async def test_a_run_handles_what_is_due_once(new_engine: Any) -> None:
         "outcome": "ok",
         "counters": {"taken": 250, "done": 250},
         "message": None,
+        "files": [],
     }
     row = await engine.records.get(Run, run.id)
     assert row is not None

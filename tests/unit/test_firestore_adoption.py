@@ -173,7 +173,11 @@ async def test_values_of_other_types_break_neither_lists_nor_claims(
     shown = [Post.kind.as_json(record) for record in listed]
     assert {row["status"] for row in shown} == {"noreplies"}
     leases = {lease.record.post_id: lease for lease in await claim(store, SUBMIT)}
-    assert {id for id, lease in leases.items() if lease.fault} == {"2", "3", 4, None}
+    assert {id for id, lease in leases.items() if lease.fault} == {
+        "3",
+        4,
+        None,
+    }  # "2" has only an odd creation time
     assert leases["1"].record.replies_count == 12
     assert "replies_count" in leases["3"].fault
     assert leases["6"].record.post_id == "6"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,10 +11,15 @@ from conformance.kinds import Job, Note, stage
 from pydantic import BaseModel
 
 from esclusa import App, Backoff, Budget, Lifecycle, Record, To, Window, not_null, track
+from esclusa.model.decide import decide
+from esclusa.model.effects import Create
 from esclusa.model.errors import DeclarationError
+from esclusa.model.outcome import Retry
 from esclusa.model.schedule import Always, Every, Manual
+from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage, make_stage
 from esclusa.model.state_roles import roles
+from esclusa.model.system_records import DeadLetter
 
 
 async def handler(record: Any, at: Any) -> None:
@@ -303,3 +309,46 @@ def test_since_is_a_time_with_a_zone() -> None:
         made(Own, "yesterday")
     with pytest.raises(DeclarationError, match="map it with track"):
         made(Guest, "2026-11-18")
+
+
+class Flagged(Record, table="flagged"):
+    given_up: bool = False
+
+    lifecycle = Lifecycle("waiting -> sent")
+
+
+def test_a_record_may_be_exhausted_by_its_fields() -> None:
+    """It stays in its take state, gets a dead letter, and ``where`` must leave it out."""
+    flags = {"given_up": True}
+    retry = Backoff(tries=2)
+    made = make_stage(
+        "p.send",
+        Flagged.kind,
+        handler,
+        take="waiting",
+        where={"given_up": False},
+        exhausted_fields=flags,
+        retry=retry,
+    )
+    assert (made.exhausted_fields, made.renewed_fields) == (flags, {"given_up": False})
+    record = Flagged(id="1", status="waiting", attempts=2, fence=1)
+    assert not made.is_exhausted(record)
+    assert made.is_exhausted(Flagged(id="1", status="waiting", given_up=True))
+    now = datetime(2026, 5, 5, tzinfo=UTC)
+    settled = decide(
+        Retry("no"), Leased(record, "waiting", now), made, now=now, rng=Random(1), who="w"
+    )
+    assert (settled.to, settled.fields) == ("waiting", flags)
+    assert any(isinstance(e, Create) and isinstance(e.record, DeadLetter) for e in settled.effects)
+    for options, fault in (
+        ({}, "where takes records that are exhausted"),
+        ({"where": {"given_up": False}, "exhausted": "sent"}, "exclude each other"),
+        ({"exhausted_fields": {"lost": True}}, "lost"),
+    ):
+        with pytest.raises(DeclarationError, match=fault):
+            make_stage(
+                "p.send",
+                Flagged.kind,
+                handler,
+                **{"take": "waiting", "exhausted_fields": flags, "retry": retry, **options},
+            )

@@ -13,7 +13,7 @@ from web.shop import Client, Sheet, gates, served
 async def test_a_run_answers_its_result(shop: Client) -> None:
     await shop.add(*({"shop": "a", "code": str(n)} for n in range(5)))
     ran = (await shop.post("/api/cycles/shop.stock/run", {"limit": 3, "params": {"asked": 7}})).json
-    assert set(ran) == {"run", "cycle", "outcome", "counters", "message"}
+    assert set(ran) == {"run", "cycle", "outcome", "counters", "message", "files"}
     assert (ran["cycle"], ran["outcome"], ran["message"]) == ("shop.stock", "ok", None)
     assert (ran["counters"]["taken"], ran["counters"]["done"], ran["counters"]["asked"]) == (
         3,

@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from esclusa.artifacts.paths import segment
+from esclusa.artifacts.paths import plain_segment, segment
 from esclusa.model.errors import ArtifactError, SettingsError
 from esclusa.ports.artifacts import Artifacts
 
-__all__ = ["open_artifacts", "segment"]
+__all__ = ["open_artifacts", "plain_segment", "segment"]
 
 _ALLOWED = (
     "allowed are a folder (./artifacts, file:///absolute/path), s3://bucket[/prefix],"

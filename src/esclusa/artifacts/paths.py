@@ -23,6 +23,10 @@ _UNSAFE = re.compile(rb"[^A-Za-z0-9_.-]")
 # Matches most valid paths at once, before the slower checks.
 _PLAIN = re.compile(r"(?:[\w%~-][\w.%~-]{0,199}/)*[\w%~-][\w.%~-]{0,199}\Z", re.ASCII).match
 
+# Bytes of a segment that reads as its value does: four of them fit into a path.
+_MAX_PLAIN = 200
+_ESCAPED = "=~"
+_NOT_PLAIN = re.compile("[\x00-\x1f\x7f-\x9f/\\\\\ud800-\udfff]")
 # Matches values that need no escape.
 _SAFE = re.compile(r"[\w-](?:[\w.-]{0,148}[\w-])?\Z", re.ASCII).match
 
@@ -72,6 +76,33 @@ def segment(text: str | int) -> str:
         return made
     start = re.sub(r"%.?$", "", made[: _MAX_MADE - 42])  # no half escape
     return f"{start}%~{hashlib.sha256(raw).hexdigest()[:40]}"
+
+
+def plain_segment(text: str) -> str:
+    r"""A path segment that reads as the value does. Different values give different segments.
+
+    A value stays as it is unless it contains ``/``, ``\\`` or a control character, is ``.`` or
+    ``..``, or is longer than 200 bytes. Any other one begins with ``=~``, and these characters are
+    ``=`` and two hexadecimal digits for each byte, which no URL changes.
+    """
+    raw = text.encode("utf-8", "surrogatepass")
+    if (
+        text not in ("", ".", "..")
+        and len(raw) <= _MAX_PLAIN
+        and not text.startswith((_ESCAPED, RESERVED))
+        and not _NOT_PLAIN.search(text)
+    ):
+        return text
+    made = _ESCAPED + _NOT_PLAIN.sub(_escape, text.replace("=", "=3D"))
+    size = len(made.encode())
+    if size <= _MAX_PLAIN:
+        return made
+    start = made.encode()[: _MAX_PLAIN - 44].decode(errors="ignore")
+    return f"{re.sub(r'=.?$', '', start)}=~{hashlib.sha256(raw).hexdigest()[:40]}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"={byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
 
 
 def fault(path: object, *, partial: bool = False) -> str | None:

@@ -211,3 +211,8 @@ def print_report(screen: Screen, answer: dict[str, Any], known: str = "known") -
         screen.line(f"row {error['row']}: {text_of(error['error'])}")
     if len(errors) > FAULTS:
         screen.line(f"… and {len(errors) - FAULTS:,} more; --json lists all")
+    warnings = answer.get("warnings", [])
+    for warning in warnings[:FAULTS]:
+        screen.line(f"row {warning['row']}: warning: {warning['warning']}")
+    if len(warnings) > FAULTS:
+        screen.line(f"… and {len(warnings) - FAULTS:,} more warnings; --json lists them")

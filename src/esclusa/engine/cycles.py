@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -64,7 +64,7 @@ class CycleRunner:
         run_tools: Callable[[Plan], RunTools],
         stage_worker: NewStageWorker,
         pauses: StagePauses,
-        adopt: Callable[[Sequence[Kind], datetime], Awaitable[None]],
+        adopt: Callable[[Sequence[Kind], datetime], Awaitable[Mapping[str, int]]],
     ) -> None:
         self._registry = registry
         self._records = records
@@ -146,8 +146,7 @@ class CycleRunner:
             raise AlreadyRunning(text("slot_done", cycle=run.cycle.name, slot=run.slot))
 
     def _refuse_missing_settings(self, cycle: str) -> None:
-        plan = self._registry.plan_of(cycle)
-        if plan.app.needs_ is not None and (missing := list(plan.app.needs_(plan.settings))):
+        if missing := self._registry.plan_of(cycle).missing_settings():
             raise SettingsError(f"{cycle} cannot run:", missing)
 
     async def not_started(self, cycle: Cycle, error: Exception) -> None:
@@ -173,7 +172,8 @@ class CycleRunner:
         await self._alerts.end("cycle_not_started", run.cycle.name)
         await self._note(run, ended=False)
         try:
-            await self._adopt(self._registry.plan_of(run.cycle.name).kinds, run.started)
+            kinds = self._registry.plan_of(run.cycle.name).kinds
+            run.newly_adopted = await self._adopt(kinds, run.started)
             if run.cycle.function is not None:
                 await run.cycle.function(run)
             else:

@@ -33,7 +33,6 @@ class DeadLetters:
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store = store
         self._registry = registry
-        self._exhausted = {(stage.kind.table, stage.exhausted) for stage in registry.all_stages}
         self._after: str | None = None
 
     async def redriven(
@@ -48,6 +47,19 @@ class DeadLetters:
     ) -> Settlement:
         """The settlement that sends the letter's record back. Raises NotFound if it cannot."""
         kind = record.kind
+        if flagged := self.flagging(record):
+            return Settlement(
+                record.ref,
+                record.status,
+                (record.status,),
+                None,
+                flagged.renewed_fields | kind.check_fields(fields),
+                attempts=0,
+                effects=(Move(DeadLetter, letter.id, "redriven", frm="open", reason=reason),),
+                who=who,
+                reason=reason or "redrive",
+                changes=changes,
+            )
         ways = ways_back(kind, self._registry.all_stages)
         state, before = (
             kind.lifecycle.current(each) for each in (record.status, letter.state_before)
@@ -62,6 +74,19 @@ class DeadLetters:
         effect = Move(kind, record.id, back, frm=state, reason=reason, changes=changes, **fields)
         return Settlement(
             letter.ref, "redriven", ("open",), None, effects=(effect,), who=who, reason=reason
+        )
+
+    def flagging(self, record: Record) -> Stage | None:
+        """The stage whose ``exhausted_fields`` the record has; None if there is none."""
+        return next(
+            (
+                stage
+                for stage in self._registry.all_stages
+                if stage.kind == record.kind
+                and stage.exhausted_fields
+                and stage.is_exhausted(record)
+            ),
+            None,
         )
 
     async def record_of(self, letter: DeadLetter) -> Record:
@@ -109,7 +134,12 @@ class DeadLetters:
 
     def may_leave(self, kind: Kind, states: Iterable[str]) -> bool:
         """Whether a record of the kind that leaves one of these states may have a letter."""
-        return any((kind.table, state) in self._exhausted for state in states)
+        stages = [stage for stage in self._registry.all_stages if stage.kind == kind]
+        return any(
+            state in stage.states if stage.exhausted_fields else state == stage.exhausted
+            for stage in stages
+            for state in states
+        )
 
     async def close_all(self, who: str) -> int:
         """Close every open letter whose record went on, by any program.
@@ -159,8 +189,11 @@ class DeadLetters:
         return sum(isinstance(verdict, Settled) for verdict in verdicts)
 
     def _is_exhausted(self, record: Record) -> bool:
-        state = record.kind.lifecycle.current(record.status)
-        return (record.kind.table, state) in self._exhausted
+        return any(
+            stage.is_exhausted(record)
+            for stage in self._registry.all_stages
+            if stage.kind == record.kind
+        )
 
 
 class DeadLetterCloser:

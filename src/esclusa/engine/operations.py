@@ -22,6 +22,7 @@ from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
 from esclusa.model.record import Kind, Record, Ref
 from esclusa.model.settlement import Locked, Settled, Settlement
+from esclusa.model.stage import Stage
 from esclusa.model.state_roles import Ways, ways_back
 from esclusa.model.system_records import (
     Alert,
@@ -111,10 +112,36 @@ class Operations(AuditedOperations):
         """Retry exhausted records: move them back to where their stage takes them."""
         kind = self._registry.kind(table)
         ways = ways_back(kind, self._registry.all_stages)
+        flagging = [s for s in self._registry.all_stages if s.kind == kind and s.exhausted_fields]
+        if flagging and not ways:
+            return await self._unflag(kind, flagging[0], ids, where, reason, seen, dry_run=dry_run)
         if not ways:
             raise NotFound(text("no_retry", table=table))
         chosen = narrowed(selected(kind, ids, where), kind.lifecycle.with_earlier(ways))
         return await self._bulk("retry", kind, ways, chosen, reason, {}, seen=seen, dry_run=dry_run)
+
+    async def _unflag(
+        self,
+        kind: Kind,
+        stage: Stage,
+        ids: Sequence[str] | None,
+        where: Where | None,
+        reason: str,
+        seen: int | None,
+        *,
+        dry_run: bool,
+    ) -> Acted:
+        """Retry records that are exhausted by their fields: they stay in their state."""
+        chosen = narrowed(selected(kind, ids, where), stage.take) | dict(stage.exhausted_fields)
+
+        async def choose(record: Record) -> To | str:
+            return To(record.status, **stage.renewed_fields)
+
+        matched, _ = await self._store.count(query(kind, chosen))
+        refused = seen is not None and matched > seen
+        return await self.apply(
+            "retry", kind.table, choose, where=chosen, reason=reason, dry_run=dry_run or refused
+        )
 
     async def apply(
         self,
@@ -130,7 +157,8 @@ class Operations(AuditedOperations):
         """Apply an operation of a pipeline to each record that matches, in one transaction each.
 
         ``choose`` returns the move with its fields and effects, or a text that says why the record
-        is skipped. ``limit``: the most records that are moved.
+        is skipped. A record with values that do not fit its declaration is skipped. ``limit``: the
+        most records that are moved.
         """
         kind = self._registry.kind(table)
         acted = await self._start(verb, kind, where, dry_run=dry_run)
@@ -139,7 +167,8 @@ class Operations(AuditedOperations):
             for record in records:
                 if limit is not None and acted.moved + len(settlements) >= limit:
                     break
-                answer = await choose(record)
+                fault = kind.fault_of(record)
+                answer = fault or await choose(record)
                 if isinstance(answer, str):
                     acted.passed.append({"id": record.id, "why": answer})
                     continue

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from esclusa.model.errors import BadRecord, StoreConflict, UndeclaredMove
-from esclusa.model.query import Page, Total, Where, grouping, query
+from esclusa.model.query import Page, Total, Where, grouping, null, query
 from esclusa.model.record import Record, Ref
 from esclusa.model.settlement import (
     Duplicate,
@@ -41,12 +41,18 @@ class Records:
 
     async def get(self, kind: type[R], *key: Any) -> R | None:
         """The record with this id, or with this key when several parts are given."""
-        id = str(key[0]) if len(key) == 1 else kind.kind.id_of(*key)
-        [found] = await self.get_many(kind, [id])
-        if found is None and len(key) > 1 and (kind.kind.attached or kind.kind.database_id):
-            # Ids of an existing table are not made of the key.
-            return await self.first(kind, dict(zip(kind.kind.key, key, strict=True)))
+        if len(key) > 1:
+            return await self.by_key(kind, *key)
+        [found] = await self.get_many(kind, [str(key[0])])
         return found
+
+    async def by_key(self, kind: type[R], *key: Any) -> R | None:
+        """The record with this key. Its id is made of the key unless another program gave it."""
+        [found] = await self.get_many(kind, [kind.kind.id_of(*key)])
+        if found is not None:
+            return found
+        parts = {n: null if v is None else v for n, v in zip(kind.kind.key, key, strict=True)}
+        return await self.first(kind, parts)
 
     async def get_many(self, kind: type[R], ids: Sequence[str]) -> list[R | None]:
         return cast("list[R | None]", await self._store.get(kind.kind, ids))

@@ -40,7 +40,12 @@ class Registry:
 
     def request(self, stage: Stage, **options: Any) -> ClaimRequest:
         """The claim of a stage; ``options`` are those of ClaimRequest."""
-        given = {"where": stage.where, "order": stage.order, "since": self.start_of(stage)}
+        given = {
+            "where": stage.where,
+            "order": stage.order,
+            "since": self.start_of(stage),
+            "abandoned_after": stage.abandoned_after,
+        }
         return ClaimRequest(stage.kind, stage.name, stage.take, stage.hold, **(given | options))
 
     def plan_of(self, name: str) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,12 +14,14 @@ from esclusa.engine.archiver import Archiver
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.options import Options
 from esclusa.engine.records import Records
+from esclusa.engine.run_files import RunFiles
 from esclusa.engine.settler import Settler
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
+from esclusa.model.outcome import To
 from esclusa.model.query import at_least, below
-from esclusa.model.record import Ref
+from esclusa.model.record import Record, Ref
 from esclusa.model.results import RUN_OUTCOMES, RunOutcome
-from esclusa.model.settlement import Inserted, Renewal, Settlement
+from esclusa.model.settlement import Inserted, Renewal, Settled, Settlement
 from esclusa.model.stage import Cycle
 from esclusa.model.storable import storable_text
 from esclusa.model.system_records import Run
@@ -56,6 +58,7 @@ class RunContext:
 
     ``shared`` belongs to the pipeline: a cycle's function sets it, handlers read ``at.run.shared``.
     ``continues`` is the former id of a run that another worker had ended, and that went on.
+    ``files`` are the artifacts that it wrote with ``lines``.
     """
 
     tools: RunTools
@@ -72,6 +75,8 @@ class RunContext:
     halted: bool = False
     cut_by: str | None = None
     continues: str | None = None
+    files: list[str] = field(default_factory=list)
+    newly_adopted: Mapping[str, int] = field(default_factory=dict)
     lock: tuple[Ref, int] | None = None
     # How many attempts failed of records that had failed before.
     failed_again: int = 0
@@ -142,7 +147,17 @@ class RunContext:
             "outcome": self.outcome,
             "counters": self.named_counters,
             "message": self.message,
+            "files": list(self.files),
         }
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run's files in the artifact store: by cycle and day."""
+        return f"logs/{self.cycle.name.replace('.', '/')}/{self.started:%Y-%m-%d}"
+
+    def lines(self, *names: str) -> RunFiles:
+        """Files of this run, by name, to which lines of JSON are added while it goes on."""
+        return RunFiles(self, names)
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] += by
@@ -160,10 +175,11 @@ class RunContext:
         self.halted = True
 
     def note_cut(self) -> None:
-        """Say in the message that a stop or a time limit came before the end of the run."""
+        """Say that a stop or a time limit came before the end of the run: it is not ``ok``."""
         if self.cut_by is not None:
             cut = text("run_cut", by=self.cut_by)
             self.message = text("run_cut_too", why=self.message, cut=cut) if self.message else cut
+            self.end("partial")
 
     async def drain(
         self,
@@ -180,6 +196,39 @@ class RunContext:
         twice. ``eager``: also what is not due yet (by default as the run is).
         """
         await self.tools.drain(self, stage, limit=limit, where=where, before=before, eager=eager)
+
+    async def move(self, record: Record, to: To) -> bool:
+        """Move a record, with the fields and effects of ``to``; whether it was still in its state.
+
+        For records that no stage takes. A lease on the record ends.
+        """
+        kind = record.kind
+        kind.lifecycle.check(record.status, to.state, str(record.ref))
+        settlement = Settlement(
+            record.ref,
+            to.state,
+            (record.status,),
+            None,
+            kind.check_fields(to.fields),
+            to.attempts or 0,
+            to.after,
+            effects=to.also,
+            who=self.tools.worker,
+            run=self.id,
+            reason=to.reason,
+        )
+        [verdict] = await self.tools.store.settle([settlement])
+        return isinstance(verdict, Settled)
+
+    async def adopted(self, kind: type[Record]) -> int:
+        """How many records of other programs this run found.
+
+        The first run of a cycle counts all that the store knows: a migration may have found them.
+        """
+        _, is_first = await self.records.count(Run, {"cycle": self.cycle.name}, cap=1)
+        if is_first:
+            return await self.tools.store.adopted(kind.kind)
+        return self.newly_adopted.get(kind.kind.table, 0)
 
     async def spend(self, budget: Budget, units: int = 1) -> None:
         """Reserve units before a metered call. Raises BudgetEmpty with the time of the reset."""
@@ -299,7 +348,12 @@ class RunLog:
     def renewals(self) -> list[Renewal]:
         """The leases of the runs under way, with their counters so far."""
         return [
-            Renewal(Ref(Run.kind, r.id), 0, self._options.lease, {"counters": r.named_counters})
+            Renewal(
+                Ref(Run.kind, r.id),
+                0,
+                self._options.lease,
+                {"counters": r.named_counters, "files": list(r.files)},
+            )
             for r in self._open.values()
         ]
 
@@ -314,6 +368,7 @@ class RunLog:
         fields = {
             "counters": run.named_counters,
             "message": run.message and dump(run.message),
+            "files": list(run.files),
             "finished_at": self._clock.now(),
             "duration_ms": round(run.seconds * 1000),
         }

@@ -168,7 +168,7 @@ class StageSettler:
         """Settle again, as an error: this settlement cannot be written."""
         if verdict.error is not None:
             self.settle(held, Raised(verdict.error))
-        elif settlement.error is not None and settlement.to == self._stage.exhausted:
+        elif settlement.error is not None and self._exhausts(settlement):
             self.settle(held, ExhaustionFailed(settlement.error, "rejected", verdict.why))
         else:
             self.settle(held, Raised(Failure(text("rejected", why=verdict.why), type="rejected")))
@@ -196,8 +196,16 @@ class StageSettler:
             message = text("cycle_failed", cycle=self._run.cycle.name, why=why)
             self._alerts.begin_soon("cycle_failed", self._run.cycle.name, message, run=self._run.id)
 
+    def _exhausts(self, settlement: Settlement) -> bool:
+        stage = self._stage
+        if settlement.error is None or exhaustion_failed(settlement):
+            return False
+        if not stage.exhausted_fields:
+            return settlement.to == stage.exhausted
+        return stage.exhausted_fields.items() <= settlement.fields.items()
+
     def _result_name(self, held: HeldLease, settlement: Settlement) -> ResultName:
-        if settlement.error is not None and settlement.to == self._stage.exhausted:
+        if self._exhausts(settlement):
             return "exhausted"
         if isinstance(held.result, To):
             return "moved"
@@ -213,14 +221,15 @@ class StageSettler:
             self._gate.worked()
         if name == "given_back":
             run.counters["taken"] -= len(ended)
-        elif name in _COUNTED_BY_RESULT:
+        elif name in _COUNTED_BY_RESULT or (name == "exhausted" and self._stage.exhausted_fields):
             run.counters[name] += len(ended)
         else:
             run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
         if name in FAILED:
             run.failed_again += sum(held.lease.attempt > 1 for held, _ in ended)
         if name == "exhausted":
-            run.end("partial", text("records_exhausted", state=self._stage.exhausted))
+            state = self._stage.exhausted or ", ".join(self._stage.exhausted_fields)
+            run.end("partial", text("records_exhausted", state=state))
         times = [held.took for held, _ in ended]
         self._rates.add(self._stage.name, name, times)
         self._telemetry.settled(

@@ -79,9 +79,10 @@ def why(
     taking = [stage for stage in stages if state in stage.states]
     if not taking:
         return Why(state, (_not_taken(record, stages),))
-    passing = [stage for stage in taking if matches(record.model_dump(), stage.where)]
+    values = record.model_dump(warnings=False)  # other programs write any type
+    passing = [stage for stage in taking if matches(values, stage.where)]
     if not passing:
-        return Why(state, tuple(_filtered(record, stage) for stage in taking))
+        return Why(state, _left_out(record, taking))
     begun = [s for s in passing if not _before_start(record, s, starts)]
     if not begun:
         return Why(state, tuple(_not_begun(record, stage, starts) for stage in passing))
@@ -133,15 +134,27 @@ def _not_begun(record: Record, stage: Stage, starts: Mapping[str, datetime]) -> 
 
 
 def _not_taken(record: Record, stages: Sequence[Stage]) -> Reason:
-    state, error = record.status, record.last_error
+    state = record.status
     targets = ", ".join(record.kind.lifecycle.targets(state))
     if not any(stage.exhausted == state for stage in stages):
         return Reason("no_stage", text("why_no_stage", state=state, targets=targets))
-    values = {"attempt": record.attempts, "targets": targets}
+    return _exhausted(record, record.kind.lifecycle.targets(state))
+
+
+def _exhausted(record: Record, states: Sequence[str]) -> Reason:
+    error = record.last_error
+    values = {"attempt": record.attempts, "targets": ", ".join(states)}
     if not error:
         return Reason("exhausted", text("why_exhausted", **values))
     cause = {"type": error["type"], "message": error["message"]}
     return Reason("exhausted", text("why_exhausted_by", **values, **cause))
+
+
+def _left_out(record: Record, taking: Sequence[Stage]) -> tuple[Reason, ...]:
+    """Why no stage takes a record by its fields: it is exhausted, or filtered."""
+    if any(stage.exhausted_fields and stage.is_exhausted(record) for stage in taking):
+        return (_exhausted(record, record.kind.lifecycle.targets(record.status)),)
+    return tuple(_filtered(record, stage) for stage in taking)
 
 
 def _filtered(record: Record, stage: Stage) -> Reason:

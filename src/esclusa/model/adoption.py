@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from esclusa.model.query import Query, null
+from esclusa.model.record import Kind
 from esclusa.model.value import value
+
+
+def untouched(kind: Kind) -> Query:
+    """The rows of an existing table that Esclusa has not written yet."""
+    return Query(kind, (("leased_by", null), ("fence", null)))
 
 
 @value

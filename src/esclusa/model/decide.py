@@ -215,7 +215,7 @@ def _retry(
         or (failure is not None and failure.permanent)
         or type in stage.retry.permanent
     )
-    if stage.exhausted is not None and (final or policy.spent(lease.attempt)):
+    if stage.exhausts and (final or policy.spent(lease.attempt)):
         reason = (
             text("handler_fault")
             if fault
@@ -234,7 +234,9 @@ def _retry(
             cause, why = _describe(broken)
             why = text("exhaustion_broken", type=cause, why=why)
             return _postponed(lease, stage, ExhaustionFailed(error, cause, why))
-        return changes | {"to": stage.exhausted, "reason": reason, "effects": last}
+        fields = stage.kind.check_fields({**retry.fields, **stage.exhausted_fields})
+        to = stage.exhausted or stage.retry_to
+        return changes | {"to": to, "fields": fields, "reason": reason, "effects": last}
     if fault:
         return changes | {
             "to": stage.retry_to,

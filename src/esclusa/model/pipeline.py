@@ -89,6 +89,13 @@ class Plan:
     # Its stages with the narrower filters that its runs drain.
     parts: tuple[Stage, ...] = ()
     queries: tuple[DeclaredQuery, ...] = ()
+    # What must be set before a cycle can run, as far as the settings of the system show.
+    missing: tuple[str, ...] = ()
+
+    def missing_settings(self) -> list[str]:
+        """What must be set before a cycle can run."""
+        own = () if self.app.needs_ is None else self.app.needs_(self.settings)
+        return [*self.missing, *own]
 
 
 @dataclass(slots=True)
@@ -106,6 +113,7 @@ class App:
     checks_: Callable[[Any], Any] | None = None
     needs_: Callable[[Any], Iterable[str]] | None = None
     on_run_: Callable[[Any, bool], Awaitable[None]] | None = None
+    artifacts_: Callable[[Any], tuple[str, str] | None] | None = None
     views: list[View] = field(default_factory=list)
     _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
     _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
@@ -299,6 +307,16 @@ class App:
         """
         self.checks_ = check
         return check
+
+    def requires_artifacts(
+        self, synonym: Callable[[Any], tuple[str, str] | None] = lambda settings: None
+    ) -> None:
+        """Refuse to run while ``ESCLUSA_ARTIFACTS`` is not set: files must not go to a default.
+
+        ``synonym`` maps the pipeline's settings to the name of another setting, and the address of
+        the artifact store that it means; None if it is not set either.
+        """
+        self.artifacts_ = synonym
 
     def needs(self, missing: F) -> F:
         """Declare a function of the settings that yields what is missing, naming the setting.

@@ -73,6 +73,8 @@ class Kind:
     added: frozenset[str] = frozenset()
     # Whether Esclusa inserts such records; None: as the declaration shows.
     inserts: bool | None = None
+    # Whether several records of other programs may have the same key.
+    shared_key: bool = False
     # What a new row gets in columns that are no fields: (column, value).
     fill: tuple[tuple[str, str | int | float | bool], ...] = ()
     # In tables that Esclusa creates: unique fields, references that are foreign keys, and types.
@@ -126,6 +128,11 @@ class Kind:
         The id is not made of the key, or the columns are those of another program, which may insert
         rows too.
         """
+        return self.known_by_key and not (self.attached and self.shared_key)
+
+    @cached_property
+    def known_by_key(self) -> bool:
+        """Whether a new record is looked up by its key: an existing one may have another id."""
         if self.key == (self.id_field,):
             return False
         mapped = dict(self.track) != declared.track()
@@ -265,6 +272,15 @@ class Kind:
         except ValidationError as error:
             raise BadRecord(where + "; ".join(_faults(error))) from None
 
+    def fault_of(self, record: Record) -> str | None:
+        """Why a record that another program may have written does not fit its declaration."""
+        names = self.by_name.keys()
+        try:
+            self.model.model_validate({name: getattr(record, name) for name in names})
+        except ValidationError as error:
+            return "; ".join(_faults(error))
+        return None
+
     def as_json(self, record: Record) -> dict[str, Any]:
         """The record as the API shows it; mapped tracking columns also under their own names."""
         shown = record.model_dump(mode="json", warnings=False)  # other programs write any type
@@ -371,6 +387,7 @@ class Record(StrictFields):
         insert: bool | None = None,
         optional: Sequence[str] = (),
         added: Sequence[str] = (),
+        shared_key: bool = False,
         unique: Sequence[Sequence[str]] = (),
         foreign_keys: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
@@ -446,6 +463,7 @@ class Record(StrictFields):
             refs=tuple(followed.items()),
             optional=frozenset(optional),
             added=frozenset(added),
+            shared_key=shared_key,
             inserts=insert,
             unique=tuple(tuple(names) for names in unique),
             foreign_keys=tuple(foreign_keys),

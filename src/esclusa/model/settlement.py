@@ -24,6 +24,8 @@ class ClaimRequest:
     not held and were last written before that moment.
     ``since``: only records that are due from this time on. A stage that begins now leaves those
     that were in its state already.
+    ``abandoned_after``: records in the hold state without a lease, where another program left them,
+    only if their ``updated_at`` is so many seconds ago.
     ``ids``: only these records. ``excluded``: not these.
     ``tries``: attempts are counted up to this number. A record that has had them all is claimed as
     well, with ``over`` set. The claim of an orphan counts only if it was handled alone.
@@ -45,6 +47,7 @@ class ClaimRequest:
     excluded: tuple[str, ...] = ()
     tries: int | None = None
     since: datetime | None = None
+    abandoned_after: float | None = None
 
 
 @value

@@ -27,9 +27,9 @@ from esclusa.model import schedule as schedules
 from esclusa.model.breaker import Breaker
 from esclusa.model.budget import Budget
 from esclusa.model.effects import Effect
-from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.errors import BadQuery, DeclarationError, EsclusaError
 from esclusa.model.outcome import OPTIONS, Outcome
-from esclusa.model.query import Cond, Order, Where, conditions, orders
+from esclusa.model.query import Cond, Order, Where, conditions, matches, orders
 from esclusa.model.record import Kind, Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Schedule
@@ -121,6 +121,15 @@ class StageOptions(CycleOptions, total=False):
     timeout: str | float | timedelta | FromSettings[str | float] | None
     # How long a claim holds without being renewed. None: `ESCLUSA_LEASE_SECONDS`.
     lease: str | float | timedelta | FromSettings[str | float] | None
+    # How long a record in the hold state without a lease is left to another program.
+    #
+    # Counted from its `updated_at`. None: a table's `abandoned_after`, see `track`; on Firestore an
+    # hour from the last write.
+    abandoned_after: str | float | timedelta | FromSettings[str | float] | None
+    # The fields that a record gets after its last attempt or a permanent error, instead of a state.
+    #
+    # It stays in its take state, and `where` must leave out records with these values.
+    exhausted_fields: Mapping[str, Any] | None
     # How long a record may be due before an alert begins. None: no alert.
     #
     # Where a cycle has a schedule, from its next slot on. By default
@@ -230,6 +239,17 @@ def _seconds_or_none(kind: Kind, given: Any) -> float | None:
     return None if given is None else _seconds(kind, given)
 
 
+def _seconds_or_zero(kind: Kind, given: Any) -> float:
+    return 0.0 if given == 0 else _seconds(kind, given)
+
+
+def _fields(kind: Kind, given: Any) -> Mapping[str, Any]:
+    try:
+        return kind.check_fields(given)
+    except EsclusaError as error:
+        raise ValueError(f": {error}") from None
+
+
 _function = _must_be("a function of the record", lambda given: takes_arguments(given, 1))
 _share = _must_be(
     "a share between 0 and 1, or None for no alert",
@@ -261,6 +281,10 @@ class Stage:
     cost: int = _option(1, _whole_number(0))
     timeout: float | None = _option(None, _seconds)
     lease: float | None = _option(None, _seconds)
+    abandoned_after: float | None = _option(None, _seconds_or_zero)
+    exhausted_fields: Mapping[str, Any] = field(
+        default_factory=dict, compare=False, metadata={"check": _fields, "nullable": False}
+    )
     alert_backlog: float | FromSetting | None = _option("setting", _seconds_or_none, nullable=True)
     alert_budget: float | FromSetting | None = _option("setting", _share, nullable=True)
     dead_letter: Callable[[Any], dict[str, Any]] | None = _option(None, _function, compare=False)
@@ -268,6 +292,26 @@ class Stage:
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = _option(None, _function, compare=False)
     # States in which the attempts count from 0 again: another stage takes records there.
     resets: frozenset[str] = frozenset()
+
+    @property
+    def renewed_fields(self) -> dict[str, Any]:
+        """The values that the fields of an exhausted record have before it is retried."""
+        models = self.kind.model.model_fields
+        return {name: models[name].get_default() for name in self.exhausted_fields}
+
+    @property
+    def exhausts(self) -> bool:
+        """Whether a record can have used up its attempts: in a state of its own, or by fields."""
+        return self.exhausted is not None or bool(self.exhausted_fields)
+
+    def is_exhausted(self, record: Record) -> bool:
+        """Whether this record of the stage's kind has used up its attempts, as far as it shows."""
+        state = self.kind.lifecycle.current(record.status)
+        if not self.exhausted_fields:
+            return state == self.exhausted
+        return state in self.states and all(
+            getattr(record, name) == value for name, value in self.exhausted_fields.items()
+        )
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -395,7 +439,14 @@ def _move_faults(stage: Stage) -> list[str]:
         for state in held
         if exhausted is not None and not life.allows(state, exhausted)
     ]
-    if exhausted is None and stage.retry.tries is not None:
+    if stage.exhausted_fields:
+        if exhausted is not None:
+            faults.append("exhausted and exhausted_fields exclude each other; give one of them")
+        tested = tuple(each for each in stage.where if each[0] in stage.exhausted_fields)
+        if matches(stage.exhausted_fields, tested):
+            names = ", ".join(stage.exhausted_fields)
+            faults.append(f"where takes records that are exhausted; it must test {names}")
+    elif exhausted is None and stage.retry.tries is not None:
         faults.append(
             "it has no exhausted state for a record after its last attempt; "
             "name one, or set retry=Backoff(tries=None)"

@@ -77,6 +77,8 @@ class Run(
     duration_ms: int | None = None
     counters: dict[str, int] = {}
     message: str | None = None
+    # The artifacts that it wrote.
+    files: list[str] = []
 
     lifecycle = Lifecycle("running -> ok | blocked | partial | error", failed=["blocked", "error"])
 

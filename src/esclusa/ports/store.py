@@ -219,11 +219,17 @@ class Store(Protocol):
         BadRecord that names them when nothing else is left to rename.
         """
 
-    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> dict[str, int]:
         """Give tracking fields to the records that other programs wrote without them before then.
 
-        Claims adopt such records as well, but only now and then. Only documents can lack fields: on
-        SQL stores, null tracking means a new record.
+        Return how many this call found, by table. Claims adopt such records as well, but only now
+        and then. Only documents can lack fields: on SQL stores, null tracking means a new record.
+        """
+
+    async def adopted(self, kind: Kind) -> int:
+        """How many records other programs wrote, as far as that shows.
+
+        Documents that ever got their tracking fields here; rows that Esclusa has not written yet.
         """
 
     async def unadopted(self, kind: Kind) -> Unadopted | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ def load(
             f" name one or more of {', '.join(BUILT_IN)}, module:app or path/to/file.py:app"
         )
     plans = _plans(reader, names, apps)
+    if "artifacts" not in reader.sources:
+        settings, plans = _required_artifacts(reader, settings, plans)
     source = reader.sources.get("tables", "tables")
     kinds = {id(kind): kind for plan in plans for kind in plan.kinds}
     reader.faults += [
@@ -77,6 +80,28 @@ def _check_artifacts(reader: SettingsReader, settings: Settings) -> None:
             name, _, text = fault.partition(": ")
             setting = name.removeprefix("ESCLUSA_").lower()
             reader.faults.append(f"{reader.sources.get(setting, name)}: {text}")
+
+
+def _required_artifacts(
+    reader: SettingsReader, settings: Settings, plans: tuple[Plan, ...]
+) -> tuple[Settings, tuple[Plan, ...]]:
+    """The settings with the artifact store that a pipeline's own setting names.
+
+    If none does, the pipelines that require one cannot run.
+    """
+    requiring = [plan for plan in plans if plan.app.artifacts_ is not None]
+    for plan in requiring:
+        assert plan.app.artifacts_ is not None
+        found = plan.app.artifacts_(plan.settings)
+        if found is not None:
+            reader.sources["artifacts"], address = found
+            settings = settings.model_copy(update={"artifacts": address})
+            _check_artifacts(reader, settings)
+            return settings, plans
+    why = "ESCLUSA_ARTIFACTS is not set; it is the store of the files: a folder or gs://bucket"
+    return settings, tuple(
+        plan if plan.app.artifacts_ is None else replace(plan, missing=(why,)) for plan in plans
+    )
 
 
 def _plans(

@@ -64,7 +64,7 @@ async def test_process_answers_as_a_run_and_progress_reads_its_log(
     done = await asyncio.to_thread(esclusa, service, "documents", "process", "gs://bkt/a", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert set(answer) == {"run", "cycle", "outcome", "counters", "message"}
+    assert set(answer) == {"run", "cycle", "outcome", "counters", "message", "files"}
     assert (answer["cycle"], answer["outcome"]) == ("documents.process", "ok")
     assert answer["counters"] == {"total_docs": 3, "processed_docs": 3, "DONE": 3, "ERROR": 0}
     lines = [json.loads(line) for line in done.stderr.splitlines()]

@@ -38,7 +38,7 @@ from esclusa.stores.firestore.codec import (
 )
 from esclusa.stores.firestore.documents import CallContext, check_size
 from esclusa.stores.firestore.errors import PreconditionFailed
-from esclusa.stores.firestore.foreign_locks import age_of, lock_time, time_in
+from esclusa.stores.firestore.foreign_locks import age_of, lock_time, moved_at, time_in
 from esclusa.stores.firestore.notifications import Notify
 from esclusa.stores.firestore.queries import null_query
 from esclusa.stores.firestore.untracked import PAGE, UntrackedSearch, is_tracked
@@ -83,8 +83,8 @@ class Adopter:
     interval: float
     notify: Notify
     report: Callable[[Adopted], None]
-    # By table, the states that a stage holds.
-    held_states: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # By table, the states that a stage holds, with its ``abandoned_after``.
+    held_states: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     watches: dict[str, Watch] = field(default_factory=dict)
 
     def watch(self, kind: Kind) -> Watch:
@@ -92,15 +92,18 @@ class Adopter:
 
     # While workers run
 
-    async def before_run(self, context: CallContext, kind: Kind, before: datetime) -> None:
-        """Adopt what other programs wrote before a run began."""
-        watch = self.watch(kind)
+    async def before_run(self, context: CallContext, kind: Kind, before: datetime) -> int:
+        """Adopt what other programs wrote before a run began; return how many."""
+        watch, count = self.watch(kind), 0
         if kind.system or not self.interval:
-            return
+            return 0
         async with watch.lock, self._reporting(kind):
             if await self._is_time(context, kind, before):
-                while (await self.adopt(context, kind)).count and watch.left:
-                    pass
+                while found := (await self.adopt(context, kind)).count:
+                    count += found
+                    if not watch.left:
+                        break
+        return count
 
     async def before_claim(self, context: CallContext, request: ClaimRequest) -> None:
         """Adopt what this claim could take, if it is time to look for it."""
@@ -127,7 +130,7 @@ class Adopter:
         watch = self.watch(kind)
         if not self._due(watch, context.now, before):
             return False
-        name = f"{self.client.root}/{names.ADOPTION}/{names.segment(kind.table)}"
+        name = self._watch_name(kind)
         known = (await self.client.get([name], "adopt")).get(name)
         if known is not None:
             watch.checked = decode("time", known.fields["checked_at"])
@@ -156,7 +159,11 @@ class Adopter:
             }
         )
         write = put_document(
-            name, document, update_time=update_time, exists=None if update_time else False
+            name,
+            document,
+            mask=list(document.fields),
+            update_time=update_time,
+            exists=None if update_time else False,
         )
         try:
             await self.client.commit([write], "adopt")
@@ -204,17 +211,34 @@ class Adopter:
         refused = {name: why for name, why in watch.refused.items() if name not in known}
         done = Adopted(kind.table, count, states, found.total, refused, self.interval)
         if count:
+            await self._add(kind, count)
             self.notify([kind.table])
         if count or refused:
             self.report(done)
         return done
+
+    async def _add(self, kind: Kind, count: int) -> None:
+        """Add to the number of documents that were adopted, for all processes."""
+        document = Document(fields={"foreign": Value(boolean_value=True)})
+        write = put_document(self._watch_name(kind), document, mask=["foreign"])
+        write.update_transforms.add(field_path="adopted").increment.integer_value = count
+        await self.client.commit([write], "adopt")
+
+    async def adopted(self, kind: Kind) -> int:
+        """How many documents of a collection were adopted so far."""
+        name = self._watch_name(kind)
+        known = (await self.client.get([name], "adopt")).get(name)
+        return 0 if known is None else int(known.fields["adopted"].integer_value)
+
+    def _watch_name(self, kind: Kind) -> str:
+        return f"{self.client.root}/{names.ADOPTION}/{names.segment(kind.table)}"
 
     async def _mark(self, context: CallContext, kind: Kind) -> None:
         """Note, for all processes, that other programs write to this collection."""
         watch = self.watch(kind)
         watch.foreign = context.codec_of(kind).foreign = True
         watch.checked = context.now
-        name = f"{self.client.root}/{names.ADOPTION}/{names.segment(kind.table)}"
+        name = self._watch_name(kind)
         known = (await self.client.get([name], "adopt")).get(name)
         await self._record(kind, None if known is None else known.update_time, name)
 
@@ -306,11 +330,13 @@ class Adopter:
 
         A document in a hold state is left to the program that holds it for a while.
         """
-        fields, last = document.fields, from_timestamp(document.update_time)
-        held = self.held_states.get(codec.kind.table, frozenset())
+        fields = document.fields
+        held = self.held_states.get(codec.kind.table, {})
         status = codec.column("status")
         if status in fields and fields[status].string_value in held:
-            return (lock_time(codec, document) or last) + age_of(codec.kind)
+            after = held[fields[status].string_value]
+            since = lock_time(codec, document) or moved_at(codec, document, after)
+            return since + age_of(codec.kind, after)
         given = time_in(fields, codec.column("due_at"))
         if given is not None:
             return given

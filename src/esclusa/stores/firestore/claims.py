@@ -7,8 +7,8 @@ document since.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -151,6 +151,8 @@ class DocumentClaimer:
         if request.ids:
             return await self._named(context, request, limit)
         codec = context.codec_of(request.kind)
+        if codec.foreign:
+            request = replace(request, order=by_due_time(request.order))
         due = queries.prepare(codec, due_query(request, context.now, shard), self.client.root)
         now = self.client.clock.ticks()
         self.locked = {each: until for each, until in self.locked.items() if until > now}
@@ -211,13 +213,14 @@ class DocumentClaimer:
         codec = context.codec_of(request.kind)
         if not has_locks_of_others(codec, request.hold):
             return list(found)
-        locks = [(f, locked_since(codec, f, request.hold, context.now)) for f in found]
+        after = request.abandoned_after
+        locks = [(f, locked_since(codec, f, request.hold, context.now, after)) for f in found]
         moved, writes = [], []
         for f, since in locks:
             if since is not None and lock_time(codec, f.document) is None:
                 doc = document_state(context, Ref(request.kind, f.id), f.document)
                 assert doc is not None
-                doc.set("due_at", since + age_of(request.kind))
+                doc.set("due_at", since + age_of(request.kind, after))
                 moved.append(f)
                 writes += doc.writes(context)
         results = await self.client.each(writes, "claim", skip_locked=True)
@@ -228,7 +231,11 @@ class DocumentClaimer:
         return [f for f, since in locks if since is None]
 
     async def foreign_locks(
-        self, context: CallContext, kind: Kind, ids: Sequence[str], holds: Collection[str]
+        self,
+        context: CallContext,
+        kind: Kind,
+        ids: Sequence[str],
+        holds: Mapping[str, float | None],
     ) -> dict[str, datetime]:
         """Which of these records another program has, and since when. ``holds``: of its stages."""
         codec = context.codec_of(kind)
@@ -239,7 +246,8 @@ class DocumentClaimer:
         locks = {}
         for each in found:
             hold = each.values["status"] if each.values["status"] in holds else None
-            if (since := locked_since(codec, each, hold, context.now)) is not None:
+            since = locked_since(codec, each, hold, context.now, holds.get(hold or ""))
+            if since is not None:
                 locks[each.id] = since
         return locks
 
@@ -285,11 +293,12 @@ class DocumentClaimer:
         found = await queries.first(self.client, codec, by_time, most, "backlog")
         if not found or len(found) == most:
             return None
-        locks = [locked_since(codec, f, request.hold, context.now) for f in found]
+        after = request.abandoned_after
+        locks = [locked_since(codec, f, request.hold, context.now, after) for f in found]
         free = [f.values["due_at"] for f, lock in zip(found, locks, strict=True) if lock is None]
         if free:
             return Backlog(len(free), True, free[0], None)
-        return Backlog(0, True, None, min(filter(None, locks)) + age_of(request.kind))
+        return Backlog(0, True, None, min(filter(None, locks)) + age_of(request.kind, after))
 
 
 def _moment(time: Any) -> tuple[int, int]:
@@ -311,6 +320,16 @@ def _states(request: ClaimRequest) -> tuple[str, ...]:
 def _order(request: ClaimRequest) -> tuple[Order, ...]:
     complete = any(o.field in ("due_at", "id") for o in request.order)
     return request.order if complete else (*request.order, Order("due_at"))
+
+
+def by_due_time(order: tuple[Order, ...]) -> tuple[Order, ...]:
+    """The order of claims where other programs write documents.
+
+    They may write ``created_at`` as text, which Firestore sorts behind all times. The due time is
+    a time, and was made of it.
+    """
+    found = [Order("due_at", o.descending) if o.field == "created_at" else o for o in order]
+    return tuple(found)
 
 
 def due_query(request: ClaimRequest, now: datetime, shard: int | None = None) -> Query:

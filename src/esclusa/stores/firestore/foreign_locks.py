@@ -15,9 +15,21 @@ from esclusa.stores.firestore.codec import STEPS, Codec, decode, from_timestamp
 from esclusa.stores.firestore.found import FoundDocument
 
 
-def age_of(kind: Kind) -> timedelta:
-    """How long a record is left to another program."""
-    return timedelta(seconds=kind.track.abandoned_after)
+def age_of(kind: Kind, abandoned_after: float | None = None) -> timedelta:
+    """How long a record is left to another program: as the stage says, or the kind."""
+    given = kind.track.abandoned_after if abandoned_after is None else abandoned_after
+    return timedelta(seconds=given)
+
+
+def moved_at(codec: Codec, document: Any, abandoned_after: float | None = None) -> datetime:
+    """When another program moved a document: its last write.
+
+    If the stage has an ``abandoned_after``, its ``updated_at``, if that is a time.
+    """
+    last = from_timestamp(document.update_time)
+    if abandoned_after is None:
+        return last
+    return time_in(document.fields, codec.column("updated_at")) or last
 
 
 def time_in(fields: Any, column: str) -> datetime | None:
@@ -47,7 +59,11 @@ def has_locks_of_others(codec: Codec, hold: str | None) -> bool:
 
 
 def locked_since(
-    codec: Codec, found: FoundDocument, hold: str | None, now: datetime
+    codec: Codec,
+    found: FoundDocument,
+    hold: str | None,
+    now: datetime,
+    abandoned_after: float | None = None,
 ) -> datetime | None:
     """Since when another program has a record; None if none has it, or for too long.
 
@@ -60,8 +76,11 @@ def locked_since(
         if isinstance(due, datetime) and due > since:
             since = None
     elif codec.foreign and hold is not None and found.values["status"] == hold:
-        since = from_timestamp(found.document.update_time) if _moved_by_others(found) else None
-    return since if since is not None and since + age_of(codec.kind) > now else None
+        document = found.document
+        since = moved_at(codec, document, abandoned_after) if _moved_by_others(found) else None
+    return (
+        since if since is not None and since + age_of(codec.kind, abandoned_after) > now else None
+    )
 
 
 def _moved_by_others(found: FoundDocument) -> bool:

@@ -21,7 +21,7 @@ from esclusa.model.stage import Stage
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, DeadLetter, Export, Run
 from esclusa.model.value import value
 from esclusa.stores.firestore import names, queries
-from esclusa.stores.firestore.claims import due_query, eager_query
+from esclusa.stores.firestore.claims import by_due_time, due_query, eager_query
 from esclusa.stores.firestore.codec import SEQ, SHARD, STEPS, Codec
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -164,7 +164,12 @@ def _stage_queries(stage: Stage) -> list[Query]:
     )
     due, early = due_query(request, _SOME_TIME), eager_query(request)
     later = early.but(where=(*early.where, ("due_at", Cond("gt", _SOME_TIME))))
-    return [due, due_query(request, _SOME_TIME, 0), due.but(order=(Order("due_at"),)), early, later]
+    found = [due, due_query(request, _SOME_TIME, 0), due.but(order=(Order("due_at"),))]
+    if by_due_time(stage.order) != stage.order:  # while other programs write documents, too
+        foreign = replace(request, order=by_due_time(stage.order))
+        found += [due_query(foreign, _SOME_TIME), due_query(foreign, _SOME_TIME, 0)]
+        found.append(eager_query(foreign))
+    return [*found, early, later]
 
 
 def _kind_queries(kind: Kind) -> list[Query]:

@@ -96,7 +96,7 @@ class FirestoreStore:
         self._codecs: dict[str, Codec] = {}
         self._refused_renames = defaultdict[str, RefusedRenames](RefusedRenames)
         self._staged_states: dict[str, frozenset[str]] = {}
-        self._held_states: dict[str, frozenset[str]] = {}
+        self._held_states: dict[str, dict[str, float | None]] = {}
         leases, kept = LeaseCache(), KeptLeases(self._client)
         self._claimer = DocumentClaimer(self._client, leases, kept, rng)
         self._renewals = LeaseRenewals(self._client, leases, kept)
@@ -171,7 +171,8 @@ class FirestoreStore:
         for kind in kinds:
             own = [s for s in stages if s.kind == kind]
             self._staged_states[kind.table] = frozenset(state for s in own for state in s.states)
-            self._held_states[kind.table] = frozenset(s.hold for s in own if s.hold is not None)
+            held = {s.hold: s.abandoned_after for s in own if s.hold is not None}
+            self._held_states[kind.table] = held
 
     async def now(self) -> datetime:
         if self._client.clock.age > _MAX_CLOCK_AGE:
@@ -300,10 +301,12 @@ class FirestoreStore:
     async def ids_changed(self, kind: Kind) -> None:
         await schema.ids_changed(self._client, kind)
 
-    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> dict[str, int]:
         context = await self._context()
-        for kind in kinds:
-            await self._adopter.before_run(context, kind, before)
+        return {k.table: await self._adopter.before_run(context, k, before) for k in kinds}
+
+    async def adopted(self, kind: Kind) -> int:
+        return await self._adopter.adopted(kind)
 
     async def unadopted(self, kind: Kind) -> Unadopted | None:
         return await self._adopter.unadopted(kind)
@@ -322,7 +325,7 @@ class FirestoreStore:
         return await self._claimer.candidate_ids(await self._context(), request)
 
     async def foreign_locks(self, kind: Kind, ids: Sequence[str]) -> dict[str, datetime]:
-        holds = self._held_states.get(kind.table, frozenset())
+        holds = self._held_states.get(kind.table, {})
         return await self._claimer.foreign_locks(await self._context(), kind, ids, holds)
 
     async def renew(self, renewals: Sequence[Renewal]) -> set[Ref]:

@@ -177,6 +177,7 @@ def candidates(
     if due:
         tests += [_is_due(table, request, binder), leases.not_kept(table)]
         tests += leases.not_locked_by_others(table)
+        tests += leases.abandoned(table, request)
     return tests
 
 

@@ -196,7 +196,7 @@ async def _insert_with_ids(
         return [Inserted(id) for id in ids]
     new = {id: id for id in (ordered if count == len(ordered) else some or ())}
     known = {id: id for id in ordered}
-    if len(new) < len(first) and kind.unique_key:
+    if len(new) < len(first) and kind.known_by_key:
         missing = [id for id in ordered if id not in new]
         found = await _ids_by_key(context, table, [first[id] for id in missing])
         known |= {id: found.get(_key(table, first[id]), id) for id in missing}
@@ -315,6 +315,14 @@ def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) 
     ) SELECT count(*){notified} FROM new"""
 
 
+def _same_key(table: Table) -> str:
+    """Return the test that a row ``k`` has the key of the draft ``u``: no index keeps it unique."""
+    columns = [table.columns[name] for name in table.kind.key]
+    return " AND ".join(
+        f"k.{c.ident} IS NOT DISTINCT FROM {c.compare(f'u.v_{c.name}')}" for c in columns
+    )
+
+
 def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) -> str:
     kind, c = table.kind, table.columns
     values = _new_tracking(table)
@@ -335,6 +343,8 @@ def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) ->
         values[column.column] = source
     arrays = ", ".join(f"${n}::{type}[]" for n, type in enumerate(params.values(), 2))
     source = f"unnest({arrays}) AS u({', '.join(params)})" if params else "(SELECT 1) u"
+    if kind.known_by_key and not kind.unique_key:
+        source += f" WHERE NOT EXISTS (SELECT 1 FROM {table.ident} k WHERE {_same_key(table)})"
     notified = notify_call(table) if wake else "NULL"
     if makes_ids:
         returned = ["id", *(f"k{n}" for n in range(len(kind.key)))]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.settlement import Renewal
+from esclusa.model.settlement import ClaimRequest, Renewal
 from esclusa.stores.isolate import StatementTimeout
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools
 from esclusa.stores.postgres.codec import TIME_WITHOUT_ZONE, Table, TableColumn, literal
@@ -73,6 +73,16 @@ async def foreign_locks(
         table.possible_ids(ids),
     )
     return dict(rows)
+
+
+def abandoned(table: Table, request: ClaimRequest) -> list[str]:
+    """Return the test that another program left a record in the hold state long ago."""
+    if request.hold is None or request.abandoned_after is None:
+        return []
+    free, updated = table.columns["leased_by"].ident, _with_zone(table.columns["updated_at"])
+    age = f"interval '{request.abandoned_after} seconds'"
+    held = f"{table.status.expr()} <> {literal(request.hold)} OR t.{free} IS NOT NULL"
+    return [f"({held} OR {updated} IS NULL OR {updated} <= {NOW} - {age})"]
 
 
 def _with_zone(column: TableColumn) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from esclusa.model.adoption import untouched
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind, SchemaError
@@ -289,8 +290,11 @@ class PostgresStore:
     async def ids_changed(self, kind: Kind) -> None:
         await renames.ids_changed(self._connections, self._table(kind))
 
-    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
-        return  # null tracking means a new record
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> dict[str, int]:
+        return {}  # null tracking means a new record
+
+    async def adopted(self, kind: Kind) -> int:
+        return (await self.count(untouched(kind)))[0] if kind.attached else 0
 
     async def unadopted(self, kind: Kind) -> None:
         return None

@@ -87,6 +87,13 @@ def claim_candidates(
     if has_locks_of_others(kind) and not later:
         tests.append(not_locked_by_others(kind))
         values.append(abandoned_before(kind, decode_time(now)))
+    if request.hold is not None and request.abandoned_after is not None and not later:
+        # Another program left a record in the hold state: only if that is long ago.
+        other = f"{expr(kind, 'status')} <> {text_literal(request.hold)}"
+        held = f"{quote(kind.track['leased_by'])} IS NOT NULL"
+        tests.append(f"({other} OR {held} OR {updated} <= ?)")
+        since = decode_time(now) - timedelta(seconds=request.abandoned_after)
+        values.append(encode_time(since))
     if kind.attached:  # a row without an id cannot be addressed
         tests.append(f"{quote(kind.id_column)} IS NOT NULL")
     using = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""

@@ -159,7 +159,7 @@ def _identities(compiled: CompiledKind, row: list[Any]) -> list[Any]:
     """Return what makes a row the same record as another: its id, its key."""
     kind, at = compiled.kind, compiled.decoder.position
     identities: list[Any] = [] if row[0] is None else [row[0]]
-    if kind.unique_key:
+    if kind.known_by_key:
         identities.append(tuple(row[at[name]] for name in kind.key))
     return identities
 
@@ -174,7 +174,7 @@ def _existing(
     if ids:
         states = fetch_json(connection, compiled.select_states, (text_array(ids),))
         existing |= {row[1]: row[1] for row in states}
-    if kind.unique_key:
+    if kind.known_by_key:
         keys = [[i, *(row[at[name]] for name in kind.key)] for i, row in enumerate(rows)]
         names = ", ".join(f"k{i}" for i in range(len(kind.key)))
         same = " AND ".join(

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import apsw
 
+from esclusa.model.adoption import untouched
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import BadRecord, SchemaBehind
@@ -299,8 +300,11 @@ class SqliteStore:
     async def ids_changed(self, kind: Kind) -> None:
         await self._writer.write(lambda c: renames.ids_changed(c, kind))
 
-    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> None:
-        return  # null tracking means a new record
+    async def adopt(self, kinds: Sequence[Kind], before: datetime) -> dict[str, int]:
+        return {}  # null tracking means a new record
+
+    async def adopted(self, kind: Kind) -> int:
+        return (await self.count(untouched(kind)))[0] if kind.attached else 0
 
     async def unadopted(self, kind: Kind) -> None:
         return None

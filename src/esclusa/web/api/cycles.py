@@ -56,6 +56,7 @@ class RunOut(BaseModel):
                 "outcome": "partial",
                 "counters": {"taken": 12, "success": 11, "error": 1},
                 "message": None,
+                "files": [],
             }
         }
     )
@@ -65,6 +66,7 @@ class RunOut(BaseModel):
     outcome: RunOutcome
     counters: dict[str, int]
     message: str | None
+    files: list[str]
 
 
 class RunBody(RequestBody):

@@ -25,12 +25,20 @@ class RowErrorOut(BaseModel):
     error: str
 
 
+class RowWarningOut(BaseModel):
+    """What is doubtful in a row that was taken. The first row is row 1."""
+
+    row: int
+    warning: str
+
+
 class InsertOut(BaseModel):
-    """How many rows were added, how many existed already, and the invalid ones."""
+    """How many rows were added, how many existed already, the invalid and the doubtful ones."""
 
     created: int
     known: int
     errors: list[RowErrorOut]
+    warnings: list[RowWarningOut] = []
 
 
 async def read_rows(request: Request) -> Iterator[ImportedRow]:
