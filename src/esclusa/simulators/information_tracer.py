@@ -8,10 +8,12 @@ Control routes besides those of every simulator:
   number of the check that finds it finished, 1), ``word`` (the status of a running job,
   ``started``), ``end`` (one of ENDS), ``end_times`` (how many searches end so; later ones finish),
   ``result`` (one of RESULTS), ``later`` (the result from the second download on), ``replies`` (how
-  many, 3), ``same_id`` (a second search has the id of the first).
+  many, 3), ``replied_on`` (their day, ``2025-11-20``: a search of other days finds none),
+  ``same_id`` (a second search has the id of the first).
 - ``POST /_quota`` ``{"used": 390, "limit": 400, "period_start": "2026-01-01", "refusal": "generic"
   | "403", "token": "…", "seconds": 0.1, "every_job": true}``: ``seconds`` is the duration of a
-  status call, and ``every_job`` accepts the ids of jobs that were never submitted.
+  status call; ``every_job`` accepts the ids of jobs that were never submitted; ``offset`` shifts
+  the provider's clock, so that its days pass.
 - ``GET /_state``: searches used, searches refused by the quota, how often each post was submitted,
   its jobs.
 """
@@ -22,7 +24,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
@@ -61,6 +63,7 @@ class PostBehaviour:
     result: str = "data"
     later: str | None = None
     replies: int = 3
+    replied_on: str | None = None
     same_id: bool = False
 
 
@@ -72,6 +75,10 @@ class SimulatedSearch:
     post_id: str
     platform: str
     number: int = 1
+    start_date: str = ""
+    end_date: str = "9999-12-31"
+    max_post: int | None = None
+    comment_depth: int = 2
     checks: int = 0
     downloads: int = 0
 
@@ -97,6 +104,8 @@ class InformationTracerSimulator(Simulator):
         self.submitted: Counter[str] = Counter()
         self.used, self.limit, self.refused = 0, 400, 0
         self.period_start: str | None = None
+        self.offset = 0.0
+        self.searched_on: str | None = None
         self.refusal = "generic"
         self.token: str | None = None
         self.every_job = False
@@ -131,6 +140,9 @@ class InformationTracerSimulator(Simulator):
         refused = await self._misbehave(behaviour)
         if refused is not None:
             return refused
+        if self.searched_on not in (None, self._day()):  # the counter is reset with a new day
+            self.used = 0
+        self.searched_on = self._day()
         if self.used >= self.limit:  # the provider does not name the reason
             self.refused += 1
             return web.json_response(
@@ -141,7 +153,17 @@ class InformationTracerSimulator(Simulator):
         self.submitted[post_id] += 1
         number = 1 if behaviour.same_id else self.submitted[post_id]
         id = hashlib.sha256(f"{platform} {post_id} {number}".encode()).hexdigest()
-        self.searches[id] = SimulatedSearch(id, post_id, platform, self.submitted[post_id])
+        depth = body.get("comment_depth", 2)
+        self.searches[id] = SimulatedSearch(
+            id,
+            post_id,
+            platform,
+            self.submitted[post_id],
+            body["start_date"],
+            body["end_date"],
+            body.get("max_post"),
+            depth if depth in (1, 2) else 2,
+        )
         return web.json_response({"id_hash256": id})
 
     def _fault(self, body: Any) -> tuple[int, str] | None:
@@ -237,7 +259,7 @@ class InformationTracerSimulator(Simulator):
             return web.Response(body=b"", content_type="application/json")
         if result.isdigit():
             return web.json_response({"message": "we cannot locate this job"}, status=int(result))
-        posts = [reply(search, number) for number in range(behaviour.replies)]
+        posts = self._replies(search, behaviour)
         bodies: dict[str, Any] = {
             "data": posts,
             "dict": {"posts": posts, "next": None},
@@ -250,11 +272,27 @@ class InformationTracerSimulator(Simulator):
         }
         return web.json_response(bodies[result])
 
+    def _replies(self, search: SimulatedSearch, behaviour: PostBehaviour) -> list[dict[str, Any]]:
+        """The replies within the days and the maximum of a search."""
+        day = behaviour.replied_on
+        if day is not None and not search.start_date <= day <= search.end_date:
+            return []
+        most = behaviour.replies if search.max_post is None else search.max_post
+        found = [reply(search, number) for number in range(min(behaviour.replies, most))]
+        if search.platform == "instagram" and search.comment_depth == 2:
+            found += [child | {"parent_comment_pk": child["pk"]} for child in found]
+        return found
+
+    def _day(self) -> str:
+        return f"{datetime.now(UTC) + timedelta(seconds=self.offset):%Y-%m-%d}"
+
     async def _account(self, request: web.Request) -> web.Response:
         if self.token is not None and request.query.get("token") != self.token:
             return web.json_response({"error": "invalid token"}, status=401)
-        today = datetime.now(UTC)
-        day = {"searches_used": self.used, "period_start": self.period_start or f"{today:%Y-%m-%d}"}
+        today = datetime.now(UTC) + timedelta(seconds=self.offset)
+        # Before the first search of a day, the numbers are those of the day before.
+        period = self.period_start or self.searched_on or f"{today:%Y-%m-%d}"
+        day = {"searches_used": self.used, "period_start": period}
         month = {"searches_used": self.used, "period_start": f"{today:%Y-%m}-01"}
         return web.json_response(
             {
@@ -285,6 +323,7 @@ class InformationTracerSimulator(Simulator):
                 "token",
                 "seconds",
                 "every_job",
+                "offset",
             ):
                 return web.json_response({"error": f"there is no {name}"}, status=400)
             setattr(self, name, value)

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from esclusa.model.query import null, query
+from esclusa.model.query import query
 from esclusa.pipelines.replies import app
 from esclusa.pipelines.replies.records import Job
 from esclusa.pipelines.replies.settings import RepliesSettings
@@ -22,7 +22,7 @@ FILE = (
     / "replies"
     / "firestore.indexes.json"
 )
-WITHOUT_DONE = query(Job, {"status": "failed", "done_siblings": null})
+WITHOUT_DONE = query(Job, {"status": "failed", "done_siblings": 0})
 
 
 def required_indexes() -> dict[str, Any]:

@@ -30,7 +30,7 @@ async def test_the_quota_is_read_first(trial: Any) -> None:
 
 
 async def test_oldest_first_up_to_max_jobs(trial: Any) -> None:
-    """Points 2 and 3: a result without metadata is saved as it came."""
+    """Points 2 and 3; a list is saved as the member ``data`` of an object."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     await trial.jobs("3", "1", "2")
     for number, post_id in enumerate(("1", "2", "3")):
@@ -51,9 +51,10 @@ async def test_oldest_first_up_to_max_jobs(trial: Any) -> None:
         ("processing", "done"),
     ]
     assert {s.run for s in steps[-2:]} == {run["run"]}
-    assert [r["in_reply_to_status_id_str"] for r in json.loads(trial.file("1").read_text())] == [
-        "1"
-    ] * 3
+    saved = json.loads(trial.file("1").read_text())
+    assert list(saved) == ["data"]
+    assert [r["in_reply_to_status_id_str"] for r in saved["data"]] == ["1"] * 3
+    assert (job.saved_file, job.saved_replies) == ("raw/hn/twitter/c1/1.json", 3)
     assert job.updated_at > job.created_at
 
 
@@ -263,7 +264,7 @@ async def test_jobs_resume_after_the_reset(new_trial: Any) -> None:
     off = await new_trial(REPLIES_RESUME_AFTER_RESET="false")
     await off.later(86_400)
     assert (await off.check())["counters"]["resumed"] == 0
-    trial.sim.used, trial.sim.limit = 0, 2
+    trial.sim.used, trial.sim.limit = 0, 3  # one of them is kept
     run = await trial.check()
     assert (run["counters"]["resumed"], run["counters"]["done"], run["counters"]["taken"]) == (
         2,
@@ -418,9 +419,13 @@ async def test_retry_metadata(trial: Any) -> None:
     meta = saved["_metadata"]
     assert (meta["is_retry"], meta["retry_count"], meta["previous_file_existed"]) == (True, 1, True)
     assert datetime.fromisoformat(meta["retry_timestamp"]).tzinfo is not None
-    [older] = list(trial.file("list").with_name("list.versions").iterdir())
+    [older] = list((trial.files / "versions" / "hn" / "twitter" / "c1" / "list").iterdir())
     assert json.loads(older.read_text()) == []
-    assert meta["older_version"].endswith(f"list.versions/{older.name}")
+    assert meta["older_version"] == f"versions/hn/twitter/c1/list/{older.name}"
+    async with trial.web.get(f"{trial.url}/api/artifacts/{meta['older_version']}") as answer:
+        assert (answer.status, json.loads(await answer.read())) == (200, [])
+    assert list(saved) == ["data", "_metadata"]
+    assert not list((trial.files / "raw").rglob("*.versions"))
     other = json.loads(trial.file("dict").read_text())
     assert (other["_metadata"]["retry_count"], len(other["posts"])) == (1, 3)
     assert (await trial.call("POST", "/empty-result-jobs/retry"))["retried"] == 1
@@ -438,8 +443,8 @@ async def test_retry_metadata(trial: Any) -> None:
 
 
 async def test_paths_are_unique_and_stay_inside(trial: Any) -> None:
-    """Paths are escaped: none leaves its folder, and two values never share a file."""
-    wild = ["../../etc/x", "..", "a/b", "a%2Fb", "ñandú", "x" * 400, "a b", "."]
+    """Names stay readable: none leaves its folder, and two values never share a file."""
+    wild = ["../../etc/x", "..", "a/b", "=~a=2Fb", "ñandú", "x" * 400, "a b", "."]
     for number, country in enumerate(wild):
         await trial.posts(
             "same", platform="twitter" if number == 0 else f"p{number}", country=country
@@ -461,14 +466,15 @@ async def test_paths_are_unique_and_stay_inside(trial: Any) -> None:
     files = [f for f in trial.files.rglob("*.json") if "logs" not in f.parts]
     assert len(files) == len(wild)
     assert all(
-        f.relative_to(trial.files / "raw").parts[1:] == ("twitter", "%empty", "same.json")
+        f.relative_to(trial.files / "raw").parts[1:] == ("twitter", "unknown", "same.json")
         for f in files
     )
+    assert {"ñandú", "a b"} <= {f.relative_to(trial.files / "raw").parts[0] for f in files}
 
 
 async def test_an_exception_fails_one_job(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Points 9 and 10: any exception fails one job and reopens its post; others go on."""
-    await trial.jobs("1", "2", "3")
+    await trial.jobs("1", "2", "3", replies_count=60)
     trial.sim.behave("2", replies=50)
     monkeypatch.setattr("esclusa.pipelines.replies.client.MAX_BYTES", 5000)
     run = await trial.check()

@@ -52,7 +52,7 @@ async def test_four_processes_and_a_budget_of_400(
         Post(platform="twitter", post_id=f"p{n:03}", replies_count=3) for n in range(limit + 30)
     ]
     await trial.records.insert(rows)
-    settings = environ(empty_database.url, tmp_path, trial.sim.url)
+    settings = environ(empty_database.url, tmp_path, trial.sim.url, REPLIES_KEEP_SEARCHES="0")
     team = [start(["-m", "esclusa", "run", "replies.process-posts"], settings) for _ in range(4)]
     codes = [await exit_code(process) for process in team]
     assert set(codes) <= {0, 1}

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from esclusa import App, Backoff
-from esclusa.pipelines.replies import process_jobs, process_posts
+from esclusa.pipelines.replies import process_jobs, process_posts, takeover
 from esclusa.pipelines.replies.client import open_client
 from esclusa.pipelines.replies.records import Job, Post, reopen_post
 from esclusa.pipelines.replies.report import by_candidate
-from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
+from esclusa.pipelines.replies.settings import (
+    RepliesSettings,
+    bucket_address,
+    missing_settings,
+    search_budget,
+)
 
 app = App("replies", settings=RepliesSettings, records=[Post, Job])
 app.lifespan(open_client)
 app.needs(missing_settings)
+app.requires_artifacts(bucket_address)
 
 app.stage(
     Post,
     take="noreplies",
     where={"exhausted": False},
     order=("platform", "created_at"),
-    retry=Backoff(tries=None, base="1h", cap="1d"),
+    retry=lambda s: Backoff(tries=s.submit_tries, base="1h", cap="1d"),
+    exhausted_fields={"exhausted": True},
     concurrency=1,
     budget=search_budget,
     cost=0,
@@ -34,6 +42,7 @@ app.stage(
     exhausted="failed",
     on_exhausted=reopen_post,
     order=("created_at",),
+    abandoned_after=lambda s: s.orphan_seconds,
     retry=lambda s: Backoff(tries=s.max_transient, base=s.recheck_seconds, cap="1h"),
     concurrency=lambda s: s.check_concurrency,
     cycle=False,
@@ -47,6 +56,7 @@ app.stage(
     cycle=False,
 )(process_jobs.resume)
 
+app.declare_query(Job, takeover.abandoned(datetime(2026, 1, 1, tzinfo=UTC)))
 app.parts("submit", *process_posts.PLATFORM_GROUPS)
 
 app.cycle(every=lambda s: s.posts_every, stages=("submit",), counters=process_posts.COUNTERS)(

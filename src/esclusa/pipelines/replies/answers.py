@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
+from esclusa.imports import read_time
 from esclusa.pipelines.replies.records import Post
 
 # The platforms that the provider documents, and its maximum of replies for each.
@@ -25,6 +26,11 @@ PLATFORM_LIMITS: Mapping[str, int] = {
 DEFAULT_REPLIES = 100
 _DEAD_JOB = re.compile(r"job failed|cannot locate this job", re.IGNORECASE)
 _QUOTA = re.compile(r"quota|limit", re.IGNORECASE)
+_RATE = re.compile(r"too many|\brate\b|slow down|throttl", re.IGNORECASE)
+_KEY = re.compile(r"token|api.?key|credential|unauthori|authenticat|forbidden", re.IGNORECASE)
+# Ids that a spreadsheet has changed into numbers, and addresses in the place of ids.
+_DAMAGED_ID = re.compile(r"\d+(?:[.,]\d+)?[eE]\+?\d+\Z|\d+\.0+\Z")
+_LINK = re.compile(r"https?://|www\.|[\w.-]+\.(?:com|be|net|org)/", re.IGNORECASE)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 JobStatus = Literal["finished", "running", "failed"]
@@ -45,9 +51,52 @@ def replies_to_request(post: Post, unknown: Literal["skip", "fetch"]) -> int | N
     )
 
 
+def id_fault(post_id: str) -> str | None:
+    """Return why a post_id cannot be the id of a post; None if it can."""
+    if _DAMAGED_ID.match(post_id):
+        return f"{post_id!r:.60} is a number as a spreadsheet writes it: digits of the id are lost"
+    if _LINK.match(post_id):
+        return f"{post_id!r:.120} is a link, not the id of a post"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWindow:
+    """The days of a search. ``given``: the post says when they begin."""
+
+    start: date
+    end: date
+    given: bool
+
+
+def search_window(post: Post, today: date, days: int) -> SearchWindow:
+    """Return the days in which replies of a post are searched; ValueError if there are none.
+
+    Its ``start_date`` and ``end_date``; else from a day before it was published until today; else
+    so many ``days`` back from today. When its row was added says nothing about its replies.
+    """
+    start, end = _day(post.start_date), _day(post.end_date) or today
+    published = post.post_created_at
+    if start is None and isinstance(published, datetime):
+        start = min(published.date(), end) - timedelta(days=1)
+    if start is not None and start > end:
+        raise ValueError(f"start_date {start} is after end_date {end}")
+    return SearchWindow(start or end - timedelta(days=days), end, start is not None)
+
+
+def _day(text: str | None) -> date | None:
+    found = read_time(text) if text else None
+    return None if found is None else found.date()
+
+
 def mentions_quota(message: str) -> bool:
     """Whether an error message is about the quota."""
     return _QUOTA.search(message) is not None
+
+
+def mentions_account(message: str) -> bool:
+    """Whether an error message is about the rate of calls or the key: every search would fail."""
+    return _RATE.search(message) is not None or _KEY.search(message) is not None
 
 
 def job_status(answer: Any) -> tuple[JobStatus, str]:

@@ -51,6 +51,17 @@ class SubmitFailed(Failure):
         super().__init__(message, type=kind if kind != "error" else "submit_error")
         self.kind, self.code, self.spent = kind, code, spent
 
+    @property
+    def about_post(self) -> bool:
+        """Whether the provider refused this post, and not the account, its rate or its key."""
+        client_error = self.code is not None and 400 <= self.code < 500
+        return (
+            self.kind == "error"
+            and client_error
+            and self.code not in (401, 408)
+            and not answers.mentions_account(str(self))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
@@ -72,6 +83,8 @@ class SearchRequest:
             "max_post": self.max_replies,
             "sort_by": self.sort_by,
             "timeline_only": False,
+            "enable_ai": False,
+            "comment_depth": 1,  # the provider's default also returns replies to replies
         }
 
 

@@ -16,7 +16,9 @@ from esclusa.pipelines.replies.export import export_replies
 from esclusa.pipelines.replies.operations import (
     FILTERS,
     ReplyOperations,
+    count_failed_without_done,
     count_jobs,
+    find_failed_without_done,
     job_filter,
     quota_status,
 )
@@ -92,12 +94,17 @@ def import_posts(session: Session, file: Path) -> int:
 
 @group.command("process-posts")
 @click.option("--max-posts", type=click.IntRange(min=1), help="The maximum of searches.")
+@click.option(
+    "--sort-by",
+    type=click.Choice(["time", "engagement"]),
+    help="The order of the replies, for posts that have none.",
+)
 @click.pass_obj
-def process_posts(session: Session, max_posts: int | None) -> int:
+def process_posts(session: Session, max_posts: int | None, sort_by: str | None) -> int:
     """Run phase 1 once: submit the waiting posts."""
-    return run_cycle(
-        session, "replies.process-posts", params={"max_posts": max_posts} if max_posts else {}
-    )
+    given = {"max_posts": max_posts, "sort_by": sort_by}
+    params = {name: value for name, value in given.items() if value is not None}
+    return run_cycle(session, "replies.process-posts", params=params)
 
 
 @group.command("process-jobs")
@@ -127,6 +134,11 @@ def _add_operation(name: str, method: str, help: str) -> None:
 _add_operation("retry-empty", "retry_empty", "Check jobs with an empty result again.")
 _add_operation(
     "verify-empty", "verify_empty", "Accept the empty results of twitter posts with few replies."
+)
+_add_operation(
+    "recollect",
+    "recollect",
+    "Search done posts again; their files are kept as older versions. --dry-run counts them.",
 )
 _add_operation("resubmit", "resubmit", "Allow one more search for exhausted posts.")
 
@@ -167,12 +179,18 @@ def retry_jobs(
 @click.pass_obj
 def failed(session: Session, /, without_done: bool, limit: int, **options: Any) -> int:
     """List failed jobs and count them."""
-    where = job_filter(_take_filters(options), ["failed"], without_done=without_done)
+    filters = _take_filters(options)
+    where = job_filter(filters, ["failed"])
 
     async def read(runtime: Runtime) -> dict[str, Any]:
-        page = await runtime.records.find(Job, where, limit=limit)
+        if without_done:
+            page = await find_failed_without_done(runtime, filters, limit=limit)
+            count = await count_failed_without_done(runtime, filters)
+        else:
+            page = await runtime.records.find(Job, where, limit=limit)
+            count = await count_jobs(runtime, where)
         return {
-            "count": await count_jobs(runtime, where),
+            "count": count,
             "items": [job.kind.as_json(job) for job in page.items],
             "next": page.next,
         }

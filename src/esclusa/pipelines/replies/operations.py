@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from esclusa import Move, Runtime, SettingsError, To, null, one_of, storage_fault
-from esclusa.imports import ImportedRow, ImportReport
+from esclusa import (
+    Duplicate,
+    Move,
+    Page,
+    Runtime,
+    SettingsError,
+    To,
+    null,
+    one_of,
+    storage_fault,
+)
+from esclusa.imports import ImportedRow, ImportReport, read_time
+from esclusa.pipelines.replies.answers import id_fault
 from esclusa.pipelines.replies.client import open_client
-from esclusa.pipelines.replies.files import existing_file, replies_path
+from esclusa.pipelines.replies.files import existing_file
 from esclusa.pipelines.replies.process_posts import EXHAUSTED
-from esclusa.pipelines.replies.records import Job, Post, finish_post
+from esclusa.pipelines.replies.records import ACTIVE, Job, Post, finish_post
 from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
 
 # Values that the chosen jobs or posts have: names of `FILTERS`.
@@ -22,23 +34,19 @@ Filters = Mapping[str, str]
 FILTERS = ("platform", "country", "candidate_id", "post_id")
 
 BATCH = 1000
+# Keys that one query asks for.
+KEYS = 5
 # A twitter post with at most this many replies may have none that a search finds.
 MAX_EXPECTED_EMPTY = 2
 _NAMES = ("platform", "post_id", "country", "candidate_id")
-_COLUMNS = (
-    *_NAMES, "replies_count", "max_posts_replies", "max_replies", "sort_by", "created_at"
-)  # fmt: skip
+_COUNTS = ("replies_count", "max_posts_replies", "max_replies")
+_DAYS = ("start_date", "end_date")
+_TIMES = ("created_at", "post_created_at", *_DAYS)
+_COLUMNS = (*_NAMES, *_COUNTS, "sort_by", *_TIMES)
 
 
-def job_filter(
-    filters: Filters, status: Iterable[str] = (), *, without_done: bool = False
-) -> dict[str, Any]:
-    """Return the filter of a list or a count of jobs.
-
-    ``without_done`` selects the failed jobs of posts that have no done job.
-    """
-    if without_done:
-        return {**filters, "status": "failed", "done_siblings": null}
+def job_filter(filters: Filters, status: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the filter of a list or a count of jobs."""
     states = tuple(status)
     if not states:
         return dict(filters)
@@ -49,6 +57,7 @@ class ReplyOperations:
     """The acts of one operator on posts and jobs. Each act is written to the audit."""
 
     def __init__(self, runtime: Runtime, who: str) -> None:
+        self._runtime = runtime
         self._artifacts = runtime.artifacts
         self._records = runtime.records
         self._operations = runtime.operations(who)
@@ -59,9 +68,9 @@ class ReplyOperations:
         """Check jobs with an empty result again, with one retry more; reopen their done posts."""
 
         async def choose(job: Job) -> To | str:
-            path = replies_path(job)
-            if (await existing_file(self._artifacts, path)).state == "content":
-                return f"its post has replies already, in {path}: it is done"
+            found = await existing_file(self._artifacts, job)
+            if found.state == "content":
+                return f"its post has replies already, in {found.path}: it is done"
             reopened = []
             if job.post_doc_id:
                 reason = f"its job {job.id} is retried"
@@ -121,8 +130,8 @@ class ReplyOperations:
         """Check failed and ``quota_exceeded`` jobs again."""
 
         async def choose(job: Job) -> To | str:
-            if job.done_siblings:
-                return f"another job of its post is done ({job.done_siblings})"
+            if await _has_done_job(self._runtime, job):
+                return "another job of its post is done"
             return To("pending")
 
         acted = await self._operations.apply(
@@ -153,29 +162,152 @@ class ReplyOperations:
         )
         return acted.answer() | {"retried": acted.moved}
 
-    async def add(self, rows: Iterable[ImportedRow]) -> ImportReport:
-        """Add posts. A known post stays as it is; a bad row is reported by its number."""
-        report = ImportReport()
+    async def recollect(
+        self, filters: Filters, *, limit: int | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Search done posts again. Their files are kept as older versions when new ones come."""
 
-        def drafts() -> Iterator[Post]:
+        async def choose(post: Post) -> To | str:
+            active = {"post_doc_id": post.id, "status": one_of(*ACTIVE)}
+            if (job := await self._records.first(Job, active)) is not None:
+                return f"its job {job.id} is {job.status}"
+            failed = {"post_doc_id": post.id, "status": "failed"}
+            return To(
+                "noreplies",
+                recollect=True,
+                exhausted=False,
+                submits=(await self._records.count(Job, failed))[0],  # they do not prevent it
+                reason="its replies are collected again",
+            )
+
+        acted = await self._operations.apply(
+            "recollect",
+            Post.kind.table,
+            choose,
+            where={**filters, "status": "done"},
+            limit=limit,
+            dry_run=dry_run,
+        )
+        return acted.answer() | {"recollected": acted.moved}
+
+    async def add(self, rows: Iterable[ImportedRow]) -> ImportReport:
+        """Add posts. A known post stays as it is; a bad row is reported by its number.
+
+        A row is doubtful, and is reported too, if its id looks damaged, if it names another
+        candidate than the known post, or if it does not say when the post was published.
+        """
+        report = ImportReport()
+        # Posts that an earlier upload may have stored with a capital letter in their platform.
+        respelled: list[tuple[int, str, Post]] = []
+
+        def drafts() -> Iterator[tuple[int, Post]]:
             for row in rows:
                 try:
-                    yield draft_post(row)
+                    post = draft_post(row)
                 except ValueError as error:
                     report.refuse(row.number, str(error))
+                    continue
+                for warning in _row_warnings(post):
+                    report.warn(row.number, warning)
+                given = str((row.values or {})["platform"]).strip()
+                if given == post.platform:
+                    yield row.number, post
+                else:
+                    respelled.append((row.number, given, post))
 
         try:
-            async for answers in self._records.load(drafts(), size=BATCH):
-                report.count(answers)
+            await self._load(report, drafts())
+            await self._load(report, [row async for row in self._unknown(report, respelled)])
         finally:
             if report.created:
                 await self._operations.note("add", Post.kind.table, report.created)
         return report
 
+    async def _load(self, report: ImportReport, rows: Iterable[tuple[int, Post]]) -> None:
+        drafted: deque[tuple[int, Post]] = deque()
+
+        def posts() -> Iterator[Post]:
+            for number, post in rows:
+                drafted.append((number, post))
+                yield post
+
+        async for answers in self._records.load(posts(), size=BATCH):
+            report.count(answers)
+            known = [
+                (number, post, answer.id)
+                for (number, post), answer in zip(
+                    [drafted.popleft() for _ in answers], answers, strict=True
+                )
+                if isinstance(answer, Duplicate)
+            ]
+            found = await self._records.get_many(Post, [id for _, _, id in known])
+            for (number, post, _), first in zip(known, found, strict=True):
+                _compare_known(report, number, post, first)
+
+    async def _unknown(
+        self, report: ImportReport, rows: Sequence[tuple[int, str, Post]]
+    ) -> AsyncIterator[tuple[int, Post]]:
+        """Yield the rows of which no post is stored under the platform as the row spells it."""
+        for start in range(0, len(rows), KEYS):
+            part = rows[start : start + KEYS]
+            ids = one_of(*{str(post.post_id) for _, _, post in part})
+            spelled = one_of(*{given for _, given, _ in part})
+            where = {"platform": spelled, "post_id": ids}
+            found = {(p.platform, p.post_id): p async for p in self._records.each(Post, where)}
+            for number, given, post in part:
+                if (first := found.get((given, post.post_id))) is None:
+                    yield number, post
+                else:
+                    report.known += 1
+                    _compare_known(report, number, post, first)
+
+
+def _compare_known(report: ImportReport, number: int, post: Post, first: Post | None) -> None:
+    """Report a row that names another candidate than the post that is known."""
+    if first is None or post.candidate_id in (None, first.candidate_id):
+        return
+    report.warn(
+        number,
+        f"post {post.post_id} is known for the candidate {first.candidate_id} ({first.id}), not for"
+        f" {post.candidate_id}; it is not added again",
+    )
+
 
 async def count_jobs(runtime: Runtime, where: Mapping[str, Any]) -> int:
     """Return the exact number of jobs that match."""
     return (await runtime.records.count(Job, where, cap=1_000_000_000))[0]
+
+
+async def count_failed_without_done(runtime: Runtime, filters: Filters) -> int:
+    """Return the number of failed jobs of posts that have no done job."""
+    where = {**filters, "status": "failed"}
+    known = await count_jobs(runtime, where | {"done_siblings": 0})
+    foreign = runtime.records.each(Job, where | {"done_siblings": null})
+    return known + len([job async for job in foreign if not await _has_done_job(runtime, job)])
+
+
+async def find_failed_without_done(
+    runtime: Runtime, filters: Filters, *, limit: int, after: str | None = None
+) -> Page[Job]:
+    """Return a page of the failed jobs of posts that have no done job, by id.
+
+    Jobs of another program do not say whether their post has one: it is looked up.
+    """
+    found: list[Job] = []
+    while True:
+        where = {**filters, "status": "failed"}
+        page = await runtime.records.find(Job, where, limit=limit - len(found), after=after)
+        found += [job for job in page.items if not await _has_done_job(runtime, job)]
+        after = page.next
+        if after is None or len(found) >= limit:
+            return Page(found, after)
+
+
+async def _has_done_job(runtime: Runtime, job: Job) -> bool:
+    if job.done_siblings is not None:
+        return job.done_siblings > 0
+    done = {"post_doc_id": job.post_doc_id, "status": "done"}
+    return await runtime.records.first(Job, done) is not None
 
 
 def draft_post(row: ImportedRow) -> Post:
@@ -186,6 +318,7 @@ def draft_post(row: ImportedRow) -> Post:
     if row.values is None:
         raise ValueError(row.fault or "it cannot be read")
     given = {name: row.values[name] for name in _COLUMNS if row.values.get(name) is not None}
+    _read_times(given)
     for name in _NAMES:
         if isinstance(given.get(name), int) and not isinstance(given[name], bool):
             given[name] = str(given[name])
@@ -216,6 +349,28 @@ def draft_post(row: ImportedRow) -> Post:
     return post
 
 
+def _read_times(given: dict[str, Any]) -> None:
+    """Read the times of a row, as platforms write them; ValueError names one that is unreadable."""
+    for name in _TIMES:
+        value = given.get(name)
+        if isinstance(value, str) and (found := read_time(value)) is not None:
+            given[name] = found.date().isoformat() if name in _DAYS else found
+        elif value is not None and (isinstance(value, str) or name in _DAYS):
+            raise ValueError(
+                f"{name}: {value!r:.60} is not a date; write it as 2026-01-05 or 2026-01-05T12:00Z"
+            )
+
+
+def _row_warnings(post: Post) -> Iterator[str]:
+    if post.post_id is not None and (fault := id_fault(post.post_id)) is not None:
+        yield f"post_id: {fault}; it will not be searched"
+    if post.created_at is not None and post.start_date is None and post.post_created_at is None:
+        yield (
+            "created_at is when the row was added; name the column post_created_at if it is when"
+            " the post was published, so that the search begins there"
+        )
+
+
 def _row_faults(given: Mapping[str, Any], status: Any) -> Iterator[str]:
     for name in ("platform", "post_id"):
         if given.get(name) in (None, ""):
@@ -225,8 +380,17 @@ def _row_faults(given: Mapping[str, Any], status: Any) -> Iterator[str]:
     for name, value in given.items():
         if isinstance(value, bool):
             yield f"{name}: a boolean is not allowed here"
+        elif name in _COUNTS and not _is_count(value):
+            yield f"{name}: {value!r:.60} is not a whole number"
         elif (fault := storage_fault(value)) is not None:
             yield f"{name}: {fault}"
+
+
+def _is_count(value: Any) -> bool:
+    try:
+        return float(value).is_integer()
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 async def quota_status(runtime: Runtime) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from esclusa import (
 )
 from esclusa.pipelines.replies.answers import JobStatus, is_empty, result_fault
 from esclusa.pipelines.replies.client import InformationTracerClient, KeyRefused, TransientError
-from esclusa.pipelines.replies.files import existing_file, replies_path, save_replies
+from esclusa.pipelines.replies.files import ExistingFile, existing_file, save_replies
 from esclusa.pipelines.replies.records import Job, finish_post, reopen_post
 from esclusa.pipelines.replies.run_state import RunState, open_run_state
+from esclusa.pipelines.replies.takeover import count_orphan_jobs, follow_jobs, report
 
 # How many other jobs of a post learn that one is done. A post has two or three jobs.
 MAX_SIBLINGS = 200
@@ -37,6 +38,8 @@ COUNTERS = {
         "quota_exceeded",
         "quota_blocked",
         "resumed",
+        "adopted",
+        "orphans",
     )
 } | {"waited": "still_pending"}
 
@@ -44,21 +47,25 @@ COUNTERS = {
 async def process_jobs(run: RunContext) -> None:
     """Run phase 2 once: read the quota, resume jobs after a reset, check the pending jobs."""
     async with open_run_state(run) as state:
+        run.count("adopted", await run.adopted(Job))
         searches = await _searches_left(state)
-        if run.halted:
-            return
-        if searches and run.settings.resume_after_reset:
-            await _resume_jobs(run, searches)
-        await run.drain("check", limit=run.params.get("max_jobs", run.limit))
+        if not run.halted:
+            await follow_jobs(state)
+            await count_orphan_jobs(state)
+            if searches and run.settings.resume_after_reset:
+                await _resume_jobs(run, searches)
+            await run.drain("check", limit=run.params.get("max_jobs", run.limit))
+        report(state, Job.kind.table)
 
 
 async def _searches_left(state: RunState) -> int:
     """Return the searches left of the day; end the run if the quota is used up.
 
-    A quota that cannot be read does not end the run, because checks cost no search.
+    With ``REPLIES_AT_LIMIT=collect`` the run goes on. A quota that cannot be read does not end the
+    run, because checks cost no search.
     """
     try:
-        usage = await state.usage(fresh=True)
+        usage = await state.usage()
     except KeyRefused as error:
         state.log.add_error(None, "key_refused", str(error))
         state.run.halt("error", str(error))
@@ -67,7 +74,7 @@ async def _searches_left(state: RunState) -> int:
         state.run.log(f"the quota could not be read: {error}", level="warning")
         return 0
     window = await state.observe(usage)
-    if usage.exhausted:
+    if usage.exhausted and state.run.settings.at_limit == "stop":
         state.block(
             f"the quota is used up: {usage} until {window.reset.isoformat()}; no job was touched"
         )
@@ -102,48 +109,55 @@ async def check(job: Job, at: Attempt) -> Outcome:
         raise
     except (TransientError, ArtifactError) as error:
         if at.tries is not None and at.number >= at.tries:
-            return await _end(job, error, state)
+            return await _end(job, error, at)
         state.log.add_error(job, "transient_error", f"job {job.id}: {error}")
         return Retry(error)
     except Exception as error:  # noqa: BLE001 - any other fault ends this job alone
-        return await _end(job, error, state)
+        return await _end(job, error, at)
 
 
 async def _check(job: Job, at: Attempt) -> Outcome:
     state: RunState = at.run.shared
     client: InformationTracerClient = at.context
-    path = replies_path(job)
-    before = await existing_file(at.artifacts, path)
-    if before.state == "content":
-        return await _already_saved(job, at, "its replies are saved already")
+    before = await existing_file(at.artifacts, job)
+    if before.state == "content" and not job.recollect:
+        return await _already_saved(job, at, before, "its replies are saved already")
     status, message, code = await _poll(job, at)
     if status == "running":
         state.log.add_success(job, "still_pending", status_code=code)
         return Wait(at.settings.recheck_seconds, message, attempts=0)
     if status == "failed":
-        return await _end(job, Failure(message, type="provider_failed"), state, code)
+        return await _end(job, Failure(message, type="provider_failed"), at, code)
     response = await client.result(str(job.job_id), job.platform)
     code, fault = response.code, result_fault(response.data)
     if fault is None and code >= 400:
         fault = f"the provider answers {code}"
     if fault is not None:
-        return await _end(job, Failure(client.mask(fault), type="no_result"), state, code)
+        return await _end(job, Failure(client.mask(fault), type="no_result"), at, code)
     if is_empty(response.data):
         state.log.add_success(job, "empty_result", status_code=code)
         return To("empty_result", reason="the provider found nothing")
     saved = await save_replies(at.artifacts, job, response.body, response.data, before, at.now)
     if saved is None:
-        return await _already_saved(job, at, "its replies were saved meanwhile")
+        found = await existing_file(at.artifacts, job)
+        return await _already_saved(job, at, found, "its replies were saved meanwhile")
     state.log.add_success(
         job,
         "done",
         status_code=code,
-        path=path,
+        path=saved.path,
+        replies=saved.replies,
         is_retry=saved.is_retry,
         retry_count=saved.retry_count,
     )
-    retry_count = max(saved.retry_count, job.retry_count)
-    return await _done(job, at, f"saved as {path}", retry_count=retry_count)
+    return await _done(
+        job,
+        at,
+        f"saved as {saved.path}",
+        retry_count=max(saved.retry_count, job.retry_count),
+        saved_file=saved.path,
+        saved_replies=saved.replies,
+    )
 
 
 async def _poll(job: Job, at: Attempt) -> tuple[JobStatus, str, int]:
@@ -158,29 +172,46 @@ async def _poll(job: Job, at: Attempt) -> tuple[JobStatus, str, int]:
     return found
 
 
-async def _already_saved(job: Job, at: Attempt, reason: str) -> To:
+async def _already_saved(job: Job, at: Attempt, found: ExistingFile, reason: str) -> To:
     at.run.shared.log.add_success(
         job,
         "skipped",
         reason="JSON file already exists in the artifact store with valid content",
-        path=replies_path(job),
+        path=found.path,
     )
-    return await _done(job, at, reason)
+    return await _done(job, at, reason, saved_file=found.path, saved_replies=found.replies)
 
 
 async def _done(job: Job, at: Attempt, reason: str, **fields: Any) -> To:
-    """Finish the job and its post, and count this job in the post's other jobs."""
+    """Finish the job and its post, and count this job in the post's other jobs.
+
+    Jobs that another program made are not written for that.
+    """
     page = await at.records.find(Job, {"post_doc_id": job.post_doc_id}, limit=MAX_SIBLINGS)
     others: list[Effect] = [
-        Add(Job, other.id, done_siblings=1) for other in page.items if other.id != job.id
+        Add(Job, other.id, done_siblings=1)
+        for other in page.items
+        if other.id != job.id and other.done_siblings is not None
     ]
-    return To("done", also=[finish_post(job, reason), *others], reason=reason, **fields)
+    also = [finish_post(job, reason), *others]
+    return To("done", also=also, recollect=False, reason=reason, **fields)
 
 
-async def _end(job: Job, error: Exception, state: RunState, code: int | None = None) -> Outcome:
-    """End a job without replies: ``quota_exceeded`` if the quota is used up, else ``failed``."""
-    usage = await state.exhausted_usage()
-    if usage is None:
+async def _end(job: Job, error: Exception, at: Attempt, code: int | None = None) -> Outcome:
+    """End a job without replies: ``quota_exceeded`` if the quota is used up, else ``failed``.
+
+    A failure costs a new search. So a job whose quota cannot be read is checked again.
+    """
+    state: RunState = at.run.shared
+    try:
+        usage = await state.usage()
+    except (TransientError, Throttled, KeyRefused) as unknown:
+        if at.tries is None or at.number < at.tries:
+            message = f"{error}; the quota could not be read: {unknown}"
+            state.log.add_error(job, "transient_error", f"job {job.id}: {message}")
+            return Retry(Failure(message, type="quota_unknown"))
+        return _fail(job, error, state, code)
+    if not usage.exhausted:
         return _fail(job, error, state, code)
     reason = f"the quota is used up ({usage})"
     state.log.add_error(job, "quota_exceeded", f"job {job.id}: {error}; {reason}", status_code=code)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from esclusa import (
@@ -25,7 +27,13 @@ from esclusa import (
     below,
     one_of,
 )
-from esclusa.pipelines.replies.answers import PLATFORM_LIMITS, replies_to_request
+from esclusa.pipelines.replies.answers import (
+    PLATFORM_LIMITS,
+    SearchWindow,
+    id_fault,
+    replies_to_request,
+    search_window,
+)
 from esclusa.pipelines.replies.client import (
     InformationTracerClient,
     KeyRefused,
@@ -33,10 +41,11 @@ from esclusa.pipelines.replies.client import (
     SubmitFailed,
     TransientError,
 )
-from esclusa.pipelines.replies.files import existing_file, replies_path
-from esclusa.pipelines.replies.records import ACTIVE, Job, Post
+from esclusa.pipelines.replies.files import existing_file
+from esclusa.pipelines.replies.records import ACTIVE, MAX_NAME_BYTES, Job, Post
 from esclusa.pipelines.replies.run_state import RunState, open_run_state
 from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
+from esclusa.pipelines.replies.takeover import follow_jobs, report
 
 WAITING: dict[str, Any] = {"status": "noreplies", "exhausted": False}
 EXHAUSTED: dict[str, Any] = {"status": "noreplies", "exhausted": True}
@@ -51,22 +60,41 @@ RESUBMITTABLE = ("failed", "quota_exceeded", "empty_result")
 
 COUNTERS = {
     name: name
-    for name in ("taken", "submitted", "done", "skipped", "errors", "exhausted", "quota_blocked")
+    for name in (
+        "taken",
+        "submitted",
+        "done",
+        "skipped",
+        "errors",
+        "exhausted",
+        "quota_blocked",
+        "adopted",
+        "orphans",
+        "duplicates",
+        "without_window",
+        "unreadable_files",
+    )
 }
 
 
 async def process_posts(run: RunContext) -> None:
     """Run phase 1 once.
 
-    ``max_posts`` limits the searches; posts that need none do not count towards it.
+    ``max_posts`` limits the searches; posts that need none do not count towards it. ``sort_by`` is
+    the order for posts that have none.
     """
     due_by = run.started
     async with open_run_state(run) as state:
+        run.count("adopted", await run.adopted(Post))
+        await follow_jobs(state)
         try:
             if await _is_post_due(run, due_by) and await _has_quota(state):
                 await _submit_by_platform(state, run.params.get("max_posts", run.limit), due_by)
         finally:
-            run.count("exhausted", (await run.records.count(Post, EXHAUSTED, cap=1_000_000_000))[0])
+            run.counters["exhausted"], _ = await run.records.count(
+                Post, EXHAUSTED, cap=1_000_000_000
+            )
+            report(state, Post.kind.table)
 
 
 async def _is_post_due(run: RunContext, due_by: datetime) -> bool:
@@ -77,7 +105,7 @@ async def _is_post_due(run: RunContext, due_by: datetime) -> bool:
 async def _has_quota(state: RunState) -> bool:
     """Read the provider's usage once, before the first submit; end the run if nothing is left."""
     try:
-        usage = await state.usage(fresh=True)
+        usage = await state.usage()
     except (TransientError, KeyRefused, Throttled) as error:
         message = f"the quota could not be read, so nothing was submitted: {error}"
         state.log.add_error(None, "quota_unknown", message)
@@ -86,6 +114,8 @@ async def _has_quota(state: RunState) -> bool:
     window = await state.observe(usage)
     if usage.exhausted:
         state.block(f"the quota is used up: {usage} until {window.reset.isoformat()}")
+    elif window.left == 0:
+        state.block_spent(window)
     return not state.run.halted
 
 
@@ -97,10 +127,7 @@ async def _submit_by_platform(state: RunState, max_posts: int | None, due_by: da
             window = await run.observe(search_budget(run.settings))
             if window.left == 0:
                 if await _is_post_due(run, due_by):
-                    state.block(
-                        f"the quota is used up: {window.used}/{window.limit} "
-                        f"until {window.reset.isoformat()}"
-                    )
+                    state.block_spent(window)
                 return
             limit = window.left
             if max_posts is not None:
@@ -137,29 +164,88 @@ async def submit(post: Post, at: Attempt) -> Outcome:
     if max_replies is None:
         state.log.add_success(post, "skipped")
         return To("skipped", reason="no replies are expected")
-    try:
-        before = await existing_file(at.artifacts, replies_path(post))
-    except ArtifactError as error:
-        failure = Failure(f"its saved file could not be read: {error}", type="artifact_error")
-        return _fail(state, post, failure, after=0)
-    if before.state == "content":
-        state.log.add_success(post, "already_saved", path=replies_path(post))
-        return To("done", reason="its replies are saved already")
-    active = await at.records.first(Job, {"post_doc_id": post.id, "status": one_of(*ACTIVE)})
-    if active is not None:
-        state.log.add_success(post, "has_job", job_id=active.job_id)
-        return Wait(0, f"its job {active.id} is {active.status}")
+    waiting = await _has_file(post, at) or await _has_job(post, at)
+    if waiting is not None:
+        return waiting
     try:  # before the search is paid for
+        _check_id(str(post.post_id))
+        window = search_window(post, at.now.date(), settings.window_days)
+        submits = await _count_submits(post, at)
         job = await _draft_job(post, max_replies, at)
-    except BadRecord as error:
+    except (BadRecord, ValueError) as error:
         failure = Failure(f"no job can be made for it: {error}", type="invalid_data")
         return _fail(state, post, failure, after=0)
+    if submits > max(post.submits, settings.max_resubmits):
+        reason = f"{submits} searches of it failed before"
+        state.log.add_error(post, "exhausted", f"post {post.id}: {reason}")
+        return To("noreplies", submits=submits, exhausted=True, reason=reason)
+    if not window.given:
+        at.run.count("without_window")
+    if not await _is_ours(post, at):
+        return Wait(0, "another program has taken it meanwhile")
     try:
         await at.spend(search_budget(settings))
     except BudgetEmpty as error:
         state.block(str(error))
         return Wait(0, str(error))
-    return await _search(post, job, max_replies, at)
+    return await _search(post, job, window, submits, at)
+
+
+async def _has_file(post: Post, at: Attempt) -> Outcome | None:
+    """Return what to do with a post whose replies are saved, or whose file cannot be read."""
+    state: RunState = at.run.shared
+    if post.recollect:
+        return None
+    try:
+        before = await existing_file(at.artifacts, post)
+    except ArtifactError as error:
+        failure = Failure(f"its saved file could not be read: {error}", type="artifact_error")
+        at.run.count("unreadable_files")
+        return _fail(state, post, failure, after=0, attempts=1)
+    if before.state != "content":
+        return None
+    state.log.add_success(post, "already_saved", path=before.path)
+    return To("done", reason=f"its replies are saved already, in {before.path}")
+
+
+def _check_id(post_id: str) -> None:
+    if (fault := id_fault(post_id.strip())) is not None:
+        raise ValueError(fault)
+
+
+async def _has_job(post: Post, at: Attempt) -> Outcome | None:
+    """Return what to do with a post that has an active job, or whose duplicate has one."""
+    state: RunState = at.run.shared
+    await at.caught_up()  # the job of a duplicate may be made just now
+    asked: list[dict[str, Any]] = [{"post_doc_id": post.id}]
+    if len(str(post.post_id).encode()) <= MAX_NAME_BYTES:  # an index holds no more
+        asked.append({"platform": post.platform, "post_id": post.post_id})
+    for where in asked:
+        active = await at.records.first(Job, where | {"status": one_of(*ACTIVE)})
+        if active is None:
+            continue
+        if active.post_doc_id != post.id:
+            at.run.count("duplicates")
+        state.log.add_success(
+            post, "has_job" if active.post_doc_id == post.id else "duplicate", job_id=active.job_id
+        )
+        return Wait(0, f"its job {active.id} is {active.status}")
+    return None
+
+
+async def _count_submits(post: Post, at: Attempt) -> int:
+    """Return the searches of a post that count towards the limit of resubmits.
+
+    Failed jobs of the service that this pipeline replaces count, too.
+    """
+    failed, _ = await at.records.count(Job, {"post_doc_id": post.id, "status": "failed"})
+    return max(post.submits, failed)
+
+
+async def _is_ours(post: Post, at: Attempt) -> bool:
+    """Whether no other program has moved the post since it was claimed."""
+    found = await at.records.get(Post, post.id)
+    return found is not None and found.status == post.status
 
 
 async def _draft_job(post: Post, max_replies: int, at: Attempt) -> Job:
@@ -173,44 +259,49 @@ async def _draft_job(post: Post, max_replies: int, at: Attempt) -> Job:
             "platform": post.platform,
             "country": post.country,
             "candidate_id": post.candidate_id,
+            "max_posts_replies": max_replies,
             "max_posts": max_replies,
-            "sort_by": post.sort_by,
-            "done_siblings": done or None,
+            "sort_by": post.sort_by or at.run.params.get("sort_by") or "time",
+            "recollect": post.recollect,
+            "done_siblings": done,
         }
     )
     assert isinstance(job, Job)
     return job
 
 
-async def _search(post: Post, job: Job, max_replies: int, at: Attempt) -> Outcome:
+async def _search(post: Post, job: Job, window: SearchWindow, submits: int, at: Attempt) -> Outcome:
     state: RunState = at.run.shared
     client: InformationTracerClient = at.context
-    today = at.now.date()
+    max_replies = job.max_posts_replies or 0
     search = SearchRequest(
-        post_id=str(post.post_id),
+        post_id=str(post.post_id).strip(),
         platform=post.platform.lower(),
         max_replies=max_replies,
-        sort_by=post.sort_by or "time",
-        since=min(today, (post.created_at or at.now).date()) - timedelta(days=1),
-        until=today,
+        sort_by=str(job.sort_by),
+        since=window.start,
+        until=window.end,
     )
     try:
         job_id, code = await client.submit(search)
     except SubmitFailed as error:
         return await _submit_failed(post, error, at)
     job.job_id = job_id
+    submits += 1
+    exhausted = submits > at.settings.max_resubmits
     effect = await _start_job(job, at)
     if effect is None:
         message = f"the provider returned job {job_id}, which is finished or of another post"
-        return _fail(state, post, Failure(message, type="known_job"))
+        failure = Failure(message, type="known_job")
+        return _fail(state, post, failure, permanent=exhausted, fields={"submits": submits})
     state.log.add_success(post, "submitted", job_id=job_id, status_code=code, max_posts=max_replies)
     at.run.count("submitted")
-    submits = post.submits + 1
     return To(
         "processing",
         submits=submits,
-        exhausted=submits > at.settings.max_resubmits,
+        exhausted=exhausted,
         also=[effect],
+        attempts=0,
         reason=f"job {job_id}",
     )
 
@@ -220,7 +311,7 @@ async def _start_job(job: Job, at: Attempt) -> Effect | None:
 
     The provider may return the same id for the same search: then that job starts again.
     """
-    known = await at.records.get(Job, job.kind.id_of(job.job_id))
+    known = await at.records.by_key(Job, job.job_id)
     if known is None:
         return Create(job)
     if known.post_doc_id != job.post_doc_id or known.status not in RESUBMITTABLE:
@@ -230,6 +321,7 @@ async def _start_job(job: Job, at: Attempt) -> Effect | None:
         known.id,
         "pending",
         frm=RESUBMITTABLE,
+        recollect=job.recollect,
         reason="submitted again; the provider gave it the same id",
     )
 
@@ -237,30 +329,54 @@ async def _start_job(job: Job, at: Attempt) -> Effect | None:
 async def _submit_failed(post: Post, error: SubmitFailed, at: Attempt) -> Outcome:
     """Stop the run, because other submits would fail too.
 
-    The run goes on if the provider only refuses a platform that it does not document.
+    A post that the provider refuses waits, and is exhausted after its tries. A post whose submit
+    failed for another reason is due for the next run; after a second failure it waits as well, so
+    that it does not hold up the others. The run goes on if the provider only refuses a platform
+    that it does not document.
     """
     state: RunState = at.run.shared
     if not error.spent:
         await at.refund(1, search_budget(at.settings))
-    refused = error.kind == "error" and error.code is not None and error.code < 500
-    if refused and post.platform.lower() not in PLATFORM_LIMITS:
+    if error.about_post and post.platform.lower() not in PLATFORM_LIMITS:
         return _fail(state, post, error, status_code=error.code)
     kind = error.kind
-    if kind != "rate_limit" and (usage := await state.exhausted_usage()) is not None:
+    if kind != "rate_limit" and await _is_quota_used_up(state):
         kind = "quota"
-        await state.observe(usage)
     message = f"{error} (post {post.id}); the run stops here"
     state.log.add_error(post, kind, message, status_code=error.code)
     at.run.count({"quota": "quota_blocked", "rate_limit": "rate_limited", "error": "errors"}[kind])
     at.run.halt("error" if kind == "error" else "blocked", message)
-    return Retry(error, after=0)
+    if kind == "error" and error.about_post:
+        return Retry(error)
+    again = kind == "error" and at.number > 1
+    return Retry(error, after=None if again else 0, attempts=1 if kind == "error" else 0)
+
+
+async def _is_quota_used_up(state: RunState) -> bool:
+    """Ask the provider, and adjust the budget if it is; no answer means no."""
+    try:
+        usage = await state.usage()
+    except (TransientError, Throttled, KeyRefused) as error:
+        state.run.log(f"the quota could not be read: {error}", level="warning")
+        return False
+    if usage.exhausted:
+        await state.observe(usage)
+    return usage.exhausted
 
 
 def _fail(
-    state: RunState, post: Post, error: Failure, *, after: float | None = None, **fields: Any
+    state: RunState,
+    post: Post,
+    error: Failure,
+    *,
+    after: float | None = None,
+    attempts: int | None = None,
+    permanent: bool = False,
+    fields: Mapping[str, Any] = MappingProxyType({}),
+    **logged: Any,
 ) -> Retry:
     """Log and count an error of this post alone; the run goes on."""
-    state.log.add_error(post, "error", f"post {post.id}: {error}", **fields)
+    state.log.add_error(post, "error", f"post {post.id}: {error}", **logged)
     state.run.count("errors")
     state.run.end("partial", "some posts could not be submitted; see the log of the run")
-    return Retry(error, after=after)
+    return Retry(error, after=after, attempts=attempts, permanent=permanent, **fields)

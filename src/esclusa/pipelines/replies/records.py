@@ -1,12 +1,18 @@
-"""Posts whose replies are wanted, and the provider's jobs that collect them."""
+"""Posts whose replies are wanted, and the provider's jobs that collect them.
+
+Both may be documents of the service that this pipeline replaces: values of other types are read
+as far as they make sense, and stay as they are in the store.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from esclusa import Exists, Lifecycle, Move, Record, one_of
+from esclusa.imports import read_time
 
 SortBy = Literal["time", "engagement"]
 
@@ -19,6 +25,39 @@ MAX_NAME_BYTES = 800
 MAX_POST_ID = 506
 
 
+def _as_count(value: Any) -> Any:
+    """A count that another program wrote; None if it is not a whole number."""
+    if isinstance(value, str | float):
+        try:
+            return int(float(value)) if float(value).is_integer() else None
+        except (ValueError, OverflowError):
+            return None
+    return None if isinstance(value, bool) else value
+
+
+def _as_text(value: Any) -> Any:
+    """A name that another program wrote as a whole number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _as_date_text(value: Any) -> Any:
+    return value.isoformat()[:10] if isinstance(value, date) else _as_text(value)
+
+
+def _as_time(value: Any) -> Any:
+    """A time that another program wrote as text; None if it cannot be read."""
+    return read_time(value) if isinstance(value, str) else value
+
+
+Count = Annotated[int | None, BeforeValidator(_as_count)]
+# A number that counts from 0, and that another program may leave out.
+Number = Annotated[int, BeforeValidator(lambda value: _as_count(value) or 0)]
+Name = Annotated[str | None, BeforeValidator(_as_text)]
+DateText = Annotated[str | None, BeforeValidator(_as_date_text)]
+Time = Annotated[datetime | None, BeforeValidator(_as_time)]
+Flag = Annotated[bool, BeforeValidator(lambda value: value is not None and value)]
+
+
 def _check_length(name: str | None) -> str | None:
     if name is not None and len(name.encode()) > MAX_NAME_BYTES:
         raise ValueError(f"it is longer than {MAX_NAME_BYTES} bytes")
@@ -29,25 +68,44 @@ class Post(
     Record,
     table="posts",
     key=("platform", "post_id"),
-    index=(("status", "platform", "created_at"), ("status", "exhausted")),
+    shared_key=True,
+    optional=(
+        "country",
+        "candidate_id",
+        "replies_count",
+        "max_posts_replies",
+        "max_replies",
+        "sort_by",
+        "post_created_at",
+        "start_date",
+        "end_date",
+    ),
+    added=("submits", "exhausted", "recollect"),
+    index=(("status", "platform", "created_at"), ("status", "exhausted"), ("status", "submits")),
 ):
     """A social post.
 
-    ``submits`` counts its searches. An ``exhausted`` post is not searched again until an operator
-    resubmits it.
+    ``created_at`` is when its row was added, ``post_created_at`` when the post was published.
+    ``start_date`` and ``end_date`` are the days of its search. ``submits`` counts its searches. An
+    ``exhausted`` post is not searched again until an operator resubmits it. ``recollect``: it is
+    searched although its replies are saved.
     """
 
     platform: str
-    post_id: str | None = Field(max_length=MAX_POST_ID)
-    country: str | None = None
-    candidate_id: str | None = None
-    replies_count: int | None = None
-    max_posts_replies: int | None = None
+    post_id: Name = Field(max_length=MAX_POST_ID)
+    country: Name = None
+    candidate_id: Name = None
+    replies_count: Count = None
+    max_posts_replies: Count = None
     # The old name of `max_posts_replies`, still read.
-    max_replies: int | None = None
+    max_replies: Count = None
     sort_by: SortBy | None = None
-    submits: int = 0
-    exhausted: bool = False
+    post_created_at: Time = None
+    start_date: DateText = None
+    end_date: DateText = None
+    submits: Number = 0
+    exhausted: Flag = False
+    recollect: Flag = False
 
     _names = field_validator("platform", "country", "candidate_id")(_check_length)
 
@@ -58,6 +116,7 @@ class Post(
         done -> noreplies
         """,
         finished=["done"],
+        foreign=["finished"],
     )
 
 
@@ -66,6 +125,8 @@ class Job(
     table="pending_jobs",
     key="job_id",
     refs={"post_doc_id": Post},
+    optional=("country", "candidate_id", "max_posts_replies", "max_posts", "sort_by"),
+    added=("retry_count", "recollect", "saved_file", "saved_replies", "done_siblings"),
     index=(
         ("status", "created_at"),
         ("status", "updated_at"),
@@ -75,20 +136,24 @@ class Job(
 ):
     """A search at the provider.
 
-    ``saved_file`` is the path of the file with its replies, ``saved_replies`` how many it has.
-    ``done_siblings`` counts the other done jobs of its post (null if there are none), so that an
-    index finds the failed jobs of posts that have no done job.
+    ``max_posts_replies`` is how many replies it asks for, ``sort_by`` their order. ``saved_file``
+    is the path of the file with its replies, ``saved_replies`` how many it has. ``done_siblings``
+    counts the other done jobs of its post, so that an index finds the failed jobs of posts that
+    have no done job; null if another program made the job. ``recollect``: it replaces a file.
     """
 
     job_id: str | None
     post_doc_id: str | None
-    post_id: str | None = Field(max_length=MAX_POST_ID)
+    post_id: Name = Field(max_length=MAX_POST_ID)
     platform: str
-    country: str | None = None
-    candidate_id: str | None = None
-    max_posts: int | None = None
+    country: Name = None
+    candidate_id: Name = None
+    max_posts_replies: Count = None
+    # The old name of `max_posts_replies`, still read and written.
+    max_posts: Count = None
     sort_by: SortBy | None = None
-    retry_count: int = 0
+    retry_count: Number = 0
+    recollect: Flag = False
     saved_file: str | None = None
     saved_replies: int | None = None
     done_siblings: int | None = None
@@ -122,4 +187,11 @@ def reopen_post(job: Any) -> list[Move]:
 
 def finish_post(job: Job, reason: str) -> Move:
     """Move the post of a job to ``done``."""
-    return Move(Post, str(job.post_doc_id), "done", frm=("processing", "noreplies"), reason=reason)
+    return Move(
+        Post,
+        str(job.post_doc_id),
+        "done",
+        frm=("processing", "noreplies"),
+        recollect=False,
+        reason=reason,
+    )

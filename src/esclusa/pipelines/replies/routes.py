@@ -8,15 +8,17 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from esclusa import BadQuery, Runtime
+from esclusa import BadQuery, Runtime, at_least
 from esclusa.pipelines.replies.operations import (
     FILTERS,
     ReplyOperations,
+    count_failed_without_done,
     count_jobs,
+    find_failed_without_done,
     job_filter,
     quota_status,
 )
-from esclusa.pipelines.replies.records import Job, Post
+from esclusa.pipelines.replies.records import Job, Post, SortBy
 from esclusa.pipelines.replies.report import report
 from esclusa.web import (
     STRICT_PARAMETERS,
@@ -42,7 +44,8 @@ WithoutDone = Annotated[bool, Query(description="Failed jobs of posts that have 
 JobState = Literal[
     "pending", "processing", "done", "failed", "quota_exceeded", "empty_result", "verified"
 ]
-PostState = Literal["noreplies", "processing", "done", "skipped"]
+PostState = Literal["noreplies", "processing", "done", "skipped", "finished"]
+UpdatedToday = Annotated[bool, Query(description="Only records that changed today, in UTC")]
 RecordPage = ListOut[RecordJson]
 
 _ROW_SCHEMA: dict[str, Any] = {
@@ -56,6 +59,9 @@ _ROW_SCHEMA: dict[str, Any] = {
         "replies_count": {"type": "integer"},
         "max_posts_replies": {"type": "integer"},
         "sort_by": {"enum": ["time", "engagement"]},
+        "start_date": {"type": "string", "format": "date"},
+        "end_date": {"type": "string", "format": "date"},
+        "post_created_at": {"type": "string", "format": "date-time"},
         "created_at": {"type": "string", "format": "date-time"},
     },
 }
@@ -69,9 +75,11 @@ _ROW_EXAMPLE = {
 
 
 class CountOut(BaseModel):
-    """How many records match."""
+    """How many records match, and the state and filters that were asked for."""
 
     count: int
+    status: str | None = None
+    filters: dict[str, Any] = {}
 
 
 class ReportNumbersOut(BaseModel):
@@ -125,6 +133,12 @@ class RetriedOut(ActionOut):
     retried: int
 
 
+class RecollectedOut(ActionOut):
+    """An act that has posts searched again."""
+
+    recollected: int
+
+
 class VerifiedOut(ActionOut):
     """An act that verifies empty results."""
 
@@ -174,9 +188,16 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
         status: JobState | None = None,
         *,
         failed_without_done: WithoutDone = False,
+        updated_today: UpdatedToday = False,
     ) -> Any:
-        where = _job_filter(filters, status, without_done=failed_without_done)
-        return {"count": await count_jobs(runtime, where)}
+        asked = {"failed_without_done": failed_without_done, "updated_today": updated_today}
+        shown = filters | {name: True for name, given in asked.items() if given}
+        if failed_without_done:
+            _refuse_state(status, updated_today=updated_today)
+            found = await count_failed_without_done(runtime, filters)
+            return {"count": found, "status": "failed", "filters": shown}
+        where = job_filter(filters, [status] if status else []) | _today(runtime, updated_today)
+        return {"count": await count_jobs(runtime, where), "status": status, "filters": shown}
 
     @api.get("/jobs", response_model=RecordPage, responses=problem_responses(422), summary="Jobs")
     async def list_jobs(
@@ -187,13 +208,46 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
         limit: Limit = 100,
         after: After = None,
     ) -> Any:
-        where = _job_filter(filters, status, without_done=failed_without_done)
+        if failed_without_done:
+            _refuse_state(status)
+            return page_json(
+                await find_failed_without_done(runtime, filters, limit=limit, after=after or None)
+            )
+        where = job_filter(filters, [status] if status else [])
         return page_json(await runtime.records.find(Job, where, limit=limit, after=after or None))
+
+    @api.get(
+        "/empty-result-jobs/count",
+        response_model=CountOut,
+        summary="How many jobs have an empty result",
+    )
+    async def get_empty_count(filters: FilterQuery, *, updated_today: UpdatedToday = False) -> Any:
+        where = job_filter(filters, ["empty_result"]) | _today(runtime, updated_today)
+        shown = filters | ({"updated_today": True} if updated_today else {})
+        count = await count_jobs(runtime, where)
+        return {"count": count, "status": "empty_result", "filters": shown}
 
     @api.get("/empty-result-jobs", response_model=RecordPage, summary="Jobs with an empty result")
     async def list_empty(filters: FilterQuery, limit: Limit = 100, after: After = None) -> Any:
         where = job_filter(filters, ["empty_result"])
         return page_json(await runtime.records.find(Job, where, limit=limit, after=after or None))
+
+    @api.get(
+        "/posts/count",
+        response_model=CountOut,
+        responses=problem_responses(422),
+        summary="How many posts",
+    )
+    async def get_post_count(
+        filters: FilterQuery,
+        status: PostState | None = None,
+        *,
+        updated_today: UpdatedToday = False,
+    ) -> Any:
+        where = filters | ({"status": status} if status else {}) | _today(runtime, updated_today)
+        count, _ = await runtime.records.count(Post, where, cap=1_000_000_000)
+        shown = filters | ({"updated_today": True} if updated_today else {})
+        return {"count": count, "status": status, "filters": shown}
 
     @api.get("/posts", response_model=RecordPage, responses=problem_responses(422), summary="Posts")
     async def list_posts(
@@ -236,7 +290,7 @@ def _add_reads(runtime: Runtime, api: APIRouter) -> None:
 def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
     refusals = problem_responses(409, 422, 503)
 
-    async def run(who: str, cycle: str, **params: int | None) -> dict[str, Any]:
+    async def run(who: str, cycle: str, **params: int | str | None) -> dict[str, Any]:
         given = {name: value for name, value in params.items() if value is not None}
         return (await runtime.operations(who).run(cycle, params=given)).answer()
 
@@ -247,9 +301,17 @@ def _add_cycles(runtime: Runtime, api: APIRouter) -> None:
         summary="Run phase 1 once",
     )
     async def process_posts(
-        who: Who, max_posts: Annotated[Max, Query(description="The maximum of searches")] = None
+        who: Who,
+        max_posts: Annotated[Max, Query(description="The maximum of searches")] = None,
+        max_posts_to_process: Annotated[Max, Query(description="The old name of max_posts")] = None,
+        sort_by: Annotated[
+            SortBy | None, Query(description="The order for posts that have none")
+        ] = None,
     ) -> Any:
-        return await run(who, "replies.process-posts", max_posts=max_posts)
+        if max_posts is not None and max_posts_to_process is not None:
+            raise BadQuery("max_posts and max_posts_to_process are the same; give one of them")
+        most = max_posts_to_process if max_posts is None else max_posts
+        return await run(who, "replies.process-posts", max_posts=most, sort_by=sort_by)
 
     @api.post(
         "/process-jobs",
@@ -319,6 +381,18 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
         return await ReplyOperations(runtime, who).resubmit(filters, limit=limit, dry_run=dry_run)
 
     @api.post(
+        "/posts/recollect",
+        response_model=RecollectedOut,
+        summary="Search done posts again",
+        description="The file of a post is kept as an older version when the new one is saved. "
+        "With dry_run, only count them.",
+    )
+    async def recollect(
+        who: Who, filters: FilterQuery, limit: Max = None, *, dry_run: DryRun = False
+    ) -> Any:
+        return await ReplyOperations(runtime, who).recollect(filters, limit=limit, dry_run=dry_run)
+
+    @api.post(
         "/posts",
         response_model=InsertOut,
         responses=problem_responses(413, 422),
@@ -332,11 +406,18 @@ def _add_operations(runtime: Runtime, api: APIRouter) -> None:
         return rows_response(report, "a post", request.url.path)
 
 
-def _job_filter(
-    filters: dict[str, str], status: str | None, *, without_done: bool
-) -> dict[str, Any]:
-    if without_done and status not in (None, "failed"):
+def _refuse_state(status: str | None, *, updated_today: bool = False) -> None:
+    """Refuse what ``failed_without_done`` cannot be combined with."""
+    if status not in (None, "failed"):
         raise HTTPException(
             422, f"failed_without_done applies to failed jobs, not to {status} ones"
         )
-    return job_filter(filters, [status] if status else [], without_done=without_done)
+    if updated_today:
+        raise HTTPException(422, "failed_without_done and updated_today exclude each other")
+
+
+def _today(runtime: Runtime, updated_today: bool) -> dict[str, Any]:
+    """Return the filter of records that changed today."""
+    now = runtime.engine.clock.now()
+    start = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return {"updated_at": at_least(start)} if updated_today else {}

@@ -6,33 +6,26 @@ A cycle's function opens it with ``open_run_state``; handlers read it as ``at.ru
 from __future__ import annotations
 
 import asyncio
-import json
-import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
-from datetime import timedelta
-from typing import IO, Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from esclusa import ArtifactError, RunContext, Throttled, WindowUse, segment
+from esclusa import RunContext, RunFiles, WindowUse
 from esclusa.pipelines.replies.answers import SearchUsage
-from esclusa.pipelines.replies.client import InformationTracerClient, KeyRefused, TransientError
+from esclusa.pipelines.replies.client import InformationTracerClient
 from esclusa.pipelines.replies.records import Job, Post
-from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
-
-# How long an answer about the quota is reused by jobs of the run that fail together.
-USAGE_SECONDS = 2.0
-_CHUNK_BYTES = 1 << 20
+from esclusa.pipelines.replies.settings import RepliesSettings, search_budget, spendable
 
 
 class ReplyRunLog:
     """Two NDJSON files of a run: one of successes, one of errors."""
 
-    def __init__(self, run: RunContext, files: Mapping[str, IO[bytes]]) -> None:
+    def __init__(self, run: RunContext, files: RunFiles) -> None:
         self._run = run
         self._files = files
-        self._lines = 0
 
     def add_success(self, record: Post | Job, outcome: str, **fields: Any) -> None:
         """Write a line to the file of successes."""
@@ -60,26 +53,12 @@ class ReplyRunLog:
             "status_code": None,
             "is_retry": retry_count > 0,
             "retry_count": retry_count,
-            "created_at": created_at.isoformat() if created_at is not None else None,
+            "created_at": created_at.isoformat()
+            if isinstance(created_at, datetime)
+            else created_at,
             **fields,
         }
-        self._files[file].write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-        self._lines += 1
-
-    async def save(self) -> None:
-        """Save both files to the artifact store, unless both are empty."""
-        if not self._lines:
-            return
-        run = self._run
-        stem = f"logs/{run.cycle.name.replace('.', '/')}/{run.started:%Y-%m-%d}/{segment(run.id)}"
-        try:
-            for name, file in self._files.items():
-                await run.artifacts.put(
-                    f"{stem}.{name}.ndjson", _chunks(file), content_type="application/x-ndjson"
-                )
-        except ArtifactError as error:
-            run.log(f"the log of the run could not be saved: {error}", level="error")
-            run.end("partial", f"its log could not be saved: {error}")
+        self._files.add(file, line)
 
 
 class RunState:
@@ -91,38 +70,29 @@ class RunState:
         self._client: InformationTracerClient = run.context
         self._settings: RepliesSettings = run.settings
         self._usage_lock = asyncio.Lock()
-        self._recent: tuple[float, SearchUsage] | None = None
+        # When the last question about the quota was asked, and its answer.
+        self._last: tuple[float, SearchUsage] | None = None
 
-    async def usage(self, *, fresh: bool = False) -> SearchUsage:
+    async def usage(self) -> SearchUsage:
         """Return the provider's usage of today. Raises TransientError, Throttled, KeyRefused.
 
-        Jobs that fail together share an answer. A ``fresh`` answer is not shared: it is from before
-        those failures.
+        Only an answer counts that was asked for after this call. Jobs that fail together share it.
         """
+        called = time.monotonic()
         async with self._usage_lock:
-            recent, now = self._recent, time.monotonic()
-            if recent is not None and not fresh and now - recent[0] <= USAGE_SECONDS:
-                return recent[1]
+            if self._last is not None and self._last[0] > called:
+                return self._last[1]
+            asked = time.monotonic()
             today = self.run.now.astimezone(ZoneInfo(self._settings.quota_timezone)).date()
             usage = (await self._client.usage()).on(today)
-            self._recent = None if fresh else (time.monotonic(), usage)
+            self._last = (asked, usage)
             return usage
-
-    async def exhausted_usage(self) -> SearchUsage | None:
-        """Return today's usage if the quota is used up; None if it is not, or is not known."""
-        try:
-            usage = await self.usage()
-        except (TransientError, Throttled, KeyRefused) as error:
-            self.run.log(f"the quota could not be read: {error}", level="warning")
-            return None
-        return usage if usage.exhausted else None
 
     async def observe(self, usage: SearchUsage) -> WindowUse:
         """Adjust the budget to the provider's usage and return the open window."""
         limits = [limit for limit in (usage.limit, self._settings.daily_limit) if limit]
-        window = await self.run.observe(
-            search_budget(self._settings), used=usage.used, limit=min(limits, default=None)
-        )
+        limit = spendable(min(limits), self._settings) if limits else None
+        window = await self.run.observe(search_budget(self._settings), used=usage.used, limit=limit)
         self.run.log(
             f"quota: {usage}",
             searches_used=usage.used,
@@ -137,6 +107,15 @@ class RunState:
         self.log.add_error(None, "quota_blocked", message)
         self.run.halt("blocked", message)
 
+    def block_spent(self, window: WindowUse) -> None:
+        """End the run as blocked: what may be spent of the day's searches is spent."""
+        kept = self._settings.keep_searches
+        rest = f"; {kept} of the day's searches are kept (REPLIES_KEEP_SEARCHES)" if kept else ""
+        self.block(
+            f"the quota is used up: {window.used}/{window.limit}"
+            f" until {window.reset.isoformat()}{rest}"
+        )
+
     def until_reset(self) -> timedelta:
         """Return the time until the provider's next day."""
         return search_budget(self._settings).windows[0].reset(self.run.now) - self.run.now
@@ -144,21 +123,7 @@ class RunState:
 
 @asynccontextmanager
 async def open_run_state(run: RunContext) -> AsyncIterator[RunState]:
-    """Share a log and the quota with the handlers of this run; save the log at the end."""
-    with ExitStack() as stack:
-        files = {  # in memory while they are small
-            name: stack.enter_context(tempfile.SpooledTemporaryFile(_CHUNK_BYTES))
-            for name in ("success", "errors")
-        }
-        log = ReplyRunLog(run, files)
-        run.shared = RunState(run, log)
-        try:
-            yield run.shared
-        finally:
-            await log.save()
-
-
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
-    file.seek(0)
-    while chunk := file.read(_CHUNK_BYTES):
-        yield chunk
+    """Share a log and the quota with the handlers of this run."""
+    async with run.lines("success", "errors") as files:
+        run.shared = RunState(run, ReplyRunLog(run, files))
+        yield run.shared

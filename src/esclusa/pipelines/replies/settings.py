@@ -28,12 +28,38 @@ class RepliesSettings(BaseModel):
         "https://informationtracer.com",
         help="The address of the provider's API.",
     )
+    bucket_name: str | None = option(
+        "GCS_BUCKET_NAME",
+        None,
+        help="The bucket of the files, if ESCLUSA_ARTIFACTS is not set: gs://bucket.",
+    )
     posts_every: str = option("REPLIES_POSTS_EVERY", "30m", help="How often process-posts runs.")
     jobs_every: str = option("REPLIES_JOBS_EVERY", "30m", help="How often process-jobs runs.")
     unknown_count: Literal["skip", "fetch"] = option(
         "REPLIES_UNKNOWN_COUNT",
         "skip",
         help="What to do with a post without counts: skip it, or fetch up to 100 replies.",
+    )
+    window_days: int = option(
+        "REPLIES_WINDOW_DAYS",
+        730,
+        ge=1,
+        le=20_000,
+        help="How many days back replies are searched for a post without start_date and without "
+        "post_created_at.",
+    )
+    submit_tries: int = option(
+        "REPLIES_SUBMIT_TRIES",
+        5,
+        ge=1,
+        help="How often a post that the provider refuses is submitted before it is exhausted.",
+    )
+    orphan_seconds: float = option(
+        "REPLIES_ORPHAN_SECONDS",
+        3600.0,
+        ge=0,
+        help="Seconds after its last update from which on a job in processing is taken that "
+        "another program left there.",
     )
     max_resubmits: int = option(
         "REPLIES_MAX_RESUBMITS",
@@ -79,6 +105,19 @@ class RepliesSettings(BaseModel):
         ge=1,
         help="Maximum of searches per day. Default: the provider's limit, "
         f"or {DEFAULT_LIMIT} if it reports none.",
+    )
+    keep_searches: int = option(
+        "REPLIES_KEEP_SEARCHES",
+        1,
+        ge=0,
+        help="Searches of each day that process-posts leaves unspent, so that process-jobs is not "
+        "stopped by the limit. 0 spends all.",
+    )
+    at_limit: Literal["stop", "collect"] = option(
+        "REPLIES_AT_LIMIT",
+        "stop",
+        help="What process-jobs does when the day's searches are used up: stop, or collect what "
+        "was paid for, because checks cost no search.",
     )
     quota_timezone: str = option(
         "REPLIES_QUOTA_TIMEZONE", "UTC", help="The time zone of the provider's daily reset."
@@ -147,12 +186,24 @@ def missing_settings(settings: RepliesSettings) -> Iterator[str]:
         )
 
 
+def bucket_address(settings: RepliesSettings) -> tuple[str, str] | None:
+    """Return the artifact store that ``GCS_BUCKET_NAME`` means; None if it is not set."""
+    name = (settings.bucket_name or "").strip()
+    if not name:
+        return None
+    return "GCS_BUCKET_NAME", name if name.startswith("gs://") else f"gs://{name}"
+
+
 def search_budget(settings: RepliesSettings) -> Budget:
     """Return the budget of searches per day, shared by all workers.
 
-    The limit that the provider reports replaces the one declared here.
+    The limit that the provider reports replaces the one declared here. Both leave
+    ``REPLIES_KEEP_SEARCHES`` unspent.
     """
-    return Budget(
-        "information_tracer",
-        Window("day", settings.daily_limit or DEFAULT_LIMIT, settings.quota_timezone),
-    )
+    limit = spendable(settings.daily_limit or DEFAULT_LIMIT, settings)
+    return Budget("information_tracer", Window("day", limit, settings.quota_timezone))
+
+
+def spendable(limit: int, settings: RepliesSettings) -> int:
+    """Return how many searches of a day's limit may be submitted."""
+    return max(0, limit - settings.keep_searches)
