@@ -54,7 +54,7 @@ async def test_numbers_by_country_platform_and_candidate(trial: Any) -> None:
         "unknown", "youtube", "unknown",
     ]  # fmt: skip
     assert (unknown["posts"], unknown["waiting"], unknown["searches_wasted"]) == (1, 1, 1)
-    assert answer["searches_per_day"] == 400
+    assert answer["searches_per_day"] == 399  # one is kept
     assert answer["total"]["posts"] == 8
     assert answer["total"]["searches"] == 8
     assert answer["total"]["days"] == 0.01
