@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -85,6 +85,8 @@ class Kind:
     partitions: str = ""
     # The optional fields that the table of the opened store lacks.
     lacks: frozenset[str] = frozenset()
+    # Whether Firestore documents of other programs become records.
+    adopted: bool = True
     # One of Esclusa's own tables.
     system: bool = False
     # The kind as it is declared, if settings map it onto another table.
@@ -338,6 +340,7 @@ class Record(StrictFields):
     type of a column on PostgreSQL (``types={"amount": "numeric(14, 0)"}``).
     ``adopt``: the first state of existing rows that pass a filter, when the status column is added
     (``adopt={"success": {"file": not_null}}``). Other rows begin in the initial state.
+    ``adopt=False``: Firestore documents of other programs are no records and stay as they are.
 
     An assignment in a handler is not stored: the answer must have the field.
     """
@@ -392,7 +395,7 @@ class Record(StrictFields):
         foreign_keys: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
         partitions: str = "",
-        adopt: Mapping[str, Mapping[str, Any]] | None = None,
+        adopt: Mapping[str, Mapping[str, Any]] | Literal[False] | None = None,
         system: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -469,6 +472,7 @@ class Record(StrictFields):
             foreign_keys=tuple(foreign_keys),
             sql_types=tuple((types or {}).items()),
             partitions=partitions,
+            adopted=adopt is not False,
             system=system,
         )
         if adopt:

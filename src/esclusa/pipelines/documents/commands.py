@@ -16,7 +16,7 @@ from esclusa.pipelines.documents.buckets import BadUri
 from esclusa.pipelines.documents.folder_signals import from_command, from_flags, receive
 from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import FOLDER_ENDED, FolderSignal, Folio
-from esclusa.pipelines.documents.remap import remap_documents
+from esclusa.pipelines.documents.remap import remap_documents, reprocess_counts
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
@@ -39,14 +39,20 @@ def group() -> None:
     help="Also process a finished folder: its new and failed documents.",
 )
 @click.option("--force", is_flag=True, help="Reprocess unchanged documents too.")
+@click.option(
+    "--unread",
+    is_flag=True,
+    help="Reprocess also documents that the service before this one called DONE without reading "
+    "them.",
+)
 @click.pass_obj
-def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
+def process(session: Session, uri: str, reprocess: bool, force: bool, unread: bool) -> int:
     """Process the folder URI to its end.
 
     URI is gs://bucket/folder or file:///parent/folder. Exit code 5 if documents ended in error.
     """
     try:
-        folder_signal = from_command(uri, reprocess=reprocess, force=force)
+        folder_signal = from_command(uri, reprocess=reprocess, force=force, unread=unread)
     except BadUri as error:
         raise click.UsageError(str(error)) from None
 
@@ -54,6 +60,9 @@ def process(session: Session, uri: str, reprocess: bool, force: bool) -> int:
         async with runtime.engine.running() as engine:
             stop_on_signals(session, engine)
             folio_id, signal_id = await receive(runtime, folder_signal)
+            if reprocess or unread:
+                for line in await reprocess_counts(runtime, folio_id):
+                    session.note(line)
             params = {"folio_id": folio_id, "signal": signal_id}
             return (await runtime.operations(session.who).run(CYCLE, params=params)).answer()
 

@@ -27,7 +27,9 @@ def from_event(event: ReadyEvent) -> FolderSignal:
     )
 
 
-def from_command(uri: str, *, reprocess: bool = False, force: bool = False) -> FolderSignal:
+def from_command(
+    uri: str, *, reprocess: bool = False, force: bool = False, unread: bool = False
+) -> FolderSignal:
     """Return a new signal for the folder at ``uri``; raises BadUri."""
     bucket, prefix = parse_uri(uri)
     return FolderSignal(
@@ -35,8 +37,9 @@ def from_command(uri: str, *, reprocess: bool = False, force: bool = False) -> F
         folio_id=folio_id(bucket, prefix),
         bucket=bucket,
         folder_prefix=prefix,
-        reprocess=reprocess or force,
+        reprocess=reprocess or force or unread,
         force=force,
+        unread=unread,
     )
 
 

@@ -129,7 +129,7 @@ async def _plan_listing(folio: Folio, at: Attempt) -> _ListingPlan:
                 plan.fresh.append(_new_document(folio, blob, known, at))
             else:
                 listed.add(doc.id)
-                _plan_known(plan, folio, doc)
+                _plan_known(plan, folio, doc, blob)
     for doc in known.values():
         if doc.id not in listed:
             _plan_missing(plan, folio, doc)
@@ -168,13 +168,15 @@ def _matching(blob: Blob, by_object: dict[tuple[str, str], KnownDocument]) -> Kn
     return old if old.written_at >= blob.updated else None
 
 
-def _plan_known(plan: _ListingPlan, folio: Folio, doc: KnownDocument) -> None:
+def _plan_known(plan: _ListingPlan, folio: Folio, doc: KnownDocument, blob: Blob) -> None:
     """Add the effects of a listing on a document whose object is there."""
     context: dict[str, Any] = {
         "listing": folio.wanted,
         "execution_id": folio.execution_id,
         "eventarc_event_id": folio.eventarc_event_id,
     }
+    if not doc.generation:
+        context["generation"] = blob.generation
     status = doc.status
     if doc.outside:
         plan.effects.append(Add(Documento, doc.id, outside=-doc.outside))

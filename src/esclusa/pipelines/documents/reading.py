@@ -37,6 +37,14 @@ INLINE = 300
 
 async def read(doc: Documento, at: Attempt) -> Outcome:
     """Process a document; errors are logged and settled with the same type."""
+    if not doc.execution_id:  # another service recorded it
+        folio = await at.records.get(Folio, doc.folio_id)
+        if folio is not None:
+            await at.save(
+                folder_prefix=folio.folder_prefix,
+                execution_id=folio.execution_id,
+                eventarc_event_id=folio.eventarc_event_id,
+            )
     if not is_inside(doc.bucket, doc.folder_prefix, doc.gcs_uri):
         return To("SUPERSEDED", outside=1, reason="its object does not belong to this folder")
     at.context.busy += 1

@@ -7,6 +7,8 @@ import re
 from datetime import datetime
 from typing import Any
 
+from pydantic import model_validator
+
 from esclusa import Lifecycle, Record, track
 from esclusa.pipelines.documents import origin
 
@@ -56,7 +58,7 @@ class Folio(
     that another service began has no ``execution_id``, and is left to it until ``left_until``.
     """
 
-    folio_id: str
+    folio_id: str = ""
     bucket: str
     folder_prefix: str
     total_docs: int | None = None
@@ -89,6 +91,14 @@ class Folio(
         renamed=origin.OLD_FOLDER_STATES,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Derive what a folder of another service lacks."""
+        if isinstance(values, dict) and values.get("id") and not values.get("folio_id"):
+            return values | {"folio_id": values["id"]}
+        return values
+
 
 class Documento(
     Record,
@@ -118,11 +128,11 @@ class Documento(
     """
 
     folio_id: str
-    slug: str
+    slug: str = ""
     gcs_uri: str
-    generation: str
-    bucket: str
-    folder_prefix: str
+    generation: str = ""
+    bucket: str = ""
+    folder_prefix: str = ""
     size: int = 0
     doc_type: str | None = None
     classifier_output_raw: dict[str, Any] | None = None
@@ -140,7 +150,7 @@ class Documento(
     reused_from: str | None = None
     eventarc_event_id: str | None = None
     execution_id: str = ""
-    listing: int = 1
+    listing: int = 0
     outside: int = 0
     revision: int | None = None
 
@@ -158,6 +168,17 @@ class Documento(
         renamed=origin.OLD_DOCUMENT_STATES,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Derive what a document of another service lacks."""
+        if not isinstance(values, dict) or not values.get("id") or values.get("slug"):
+            return values
+        uri = str(values.get("gcs_uri") or "")
+        bucket = uri.removeprefix("gs://").partition("/")[0] if uri.startswith("gs://") else ""
+        slug = str(values["id"]).partition(":")[2]
+        return values | {"slug": slug, "bucket": values.get("bucket") or bucket}
+
 
 class Extraccion(
     Record,
@@ -166,6 +187,7 @@ class Extraccion(
     within="documento_id",
     parent=Documento,
     history=False,
+    adopt=False,
     index=[("documento_id", "position"), ("documento_id", "revision"), ("folio_id", "type")],
 ):
     """One printed number (or other entity) and exactly where it came from.

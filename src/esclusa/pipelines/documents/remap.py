@@ -1,8 +1,11 @@
-"""Map the stored answers of documents anew, without a call."""
+"""What an operator does to a folder again: map stored answers anew, count what to reprocess."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from esclusa import NotFound, Runtime
+from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.folder_signals import find_folio, from_command
 from esclusa.pipelines.documents.records import Documento
 
@@ -37,3 +40,17 @@ async def remap_documents(runtime: Runtime, who: str, uri: str) -> dict[str, int
         )
         counts["remapped"] += acted.moved
     return counts
+
+
+async def reprocess_counts(runtime: Runtime, folio_id: str) -> list[str]:
+    """Return how many documents of a folder failed, by their error, and how many were not read."""
+    errors: Counter[str] = Counter()
+    unread = 0
+    async for doc in runtime.records.each(Documento, {"folio_id": folio_id}):
+        if doc.status == "ERROR":
+            message = (doc.error_message or "").partition(":")[0][:60]
+            errors[f"{doc.error_type or 'error'} ({message})" if message else "error"] += 1
+        elif doc.status == "DONE" and doc.revision is None:
+            unread += doc.classifier_version in origin.UNREAD_VERSIONS
+    lines = [f"in error: {count:,} {name}" for name, count in errors.most_common()]
+    return [*lines, f"done without being read: {unread:,} (--unread reprocesses them)"]

@@ -95,7 +95,7 @@ class Adopter:
     async def before_run(self, context: CallContext, kind: Kind, before: datetime) -> int:
         """Adopt what other programs wrote before a run began; return how many."""
         watch, count = self.watch(kind), 0
-        if kind.system or not self.interval:
+        if kind.system or not kind.adopted or not self.interval:
             return 0
         async with watch.lock, self._reporting(kind):
             if await self._is_time(context, kind, before):
@@ -108,7 +108,7 @@ class Adopter:
     async def before_claim(self, context: CallContext, request: ClaimRequest) -> None:
         """Adopt what this claim could take, if it is time to look for it."""
         kind, watch = request.kind, self.watch(request.kind)
-        if kind.system or not self.interval or watch.lock.locked():
+        if kind.system or not kind.adopted or not self.interval or watch.lock.locked():
             return
         async with watch.lock, self._reporting(kind):
             if request.ids:
@@ -190,6 +190,8 @@ class Adopter:
     ) -> Adopted:
         """Adopt up to about ``limit`` documents. ``first``: by the rules of ``adopt=``, too."""
         watch = self.watch(kind)
+        if not kind.adopted:
+            return Adopted(kind.table, 0, {}, 0, {}, self.interval)
         if watch.refused_since is None or context.now - watch.refused_since > _REFUSED_FOR:
             watch.refused, watch.refused_since = {}, context.now
         count, states = await self._adopt(
@@ -302,6 +304,7 @@ class Adopter:
         }
         if kind.within is not None:
             tracking[kind.within] = names.parent_id(id)
+        tracking = _derived(kind, codec, fields, id) | tracking
         for name in (*(n for n, _, _ in codec.columns), *kind.extras):
             column = codec.column(name)
             if column not in mask and not _is_valid(name, fields, column):
@@ -352,6 +355,8 @@ class Adopter:
 
         A nested collection of the same name elsewhere is not one of this kind.
         """
+        if not kind.adopted:
+            return None
         search = UntrackedSearch(self.client, kind, "unadopted")
         limit = _ROUND if kind.within is not None else _EXAMPLES
         found = await search.run(limit)
@@ -369,6 +374,18 @@ class Adopter:
                     break
         count = found.untracked - elsewhere
         return Unadopted(kind.table, count, tuple(own[:_EXAMPLES])) if count > 0 else None
+
+
+def _derived(kind: Kind, codec: Codec, fields: Any, id: str) -> dict[str, Any]:
+    """The business fields of the record, as far as the declared model derives them from others."""
+    values = codec.values(fields, id)
+    if kind.within is not None:
+        values[kind.within] = names.parent_id(id)
+    try:
+        record = kind.draft({n: v for n, v in values.items() if v is not None})
+    except BadRecord:
+        return {}
+    return {field.name: getattr(record, field.name) for field in kind.fields}
 
 
 def _is_valid(name: str, fields: Any, column: str) -> bool:

@@ -1,0 +1,311 @@
+"""The pipeline on the Firestore collections of the service whose work it takes over."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pipelines.documents.conftest import DocumentsService, NewService
+
+from esclusa.app import open_store
+from esclusa.pipelines.documents.records import Documento, Folio
+from esclusa.settings import load
+
+OLD = datetime(2025, 12, 19, 15, tzinfo=UTC)
+TABLES = '{"documentos": {"abandoned_after": 1}}'
+
+
+@pytest.fixture(params=["firestore"])
+def provider(request: pytest.FixtureRequest, providers: Callable[[str], Any]) -> Any:
+    return providers(request.param)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class OtherService:
+    """Writes as that service does, with Google's client."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def folder(self, prefix: str) -> Any:
+        return self.client.collection("folios").document(digest(f"bkt:{prefix}"))
+
+    def document(self, prefix: str, name: str, generation: str) -> Any:
+        folder = self.folder(prefix)
+        own = digest(f"{folder.id}:{name.rpartition('/')[2]}:{generation}")
+        return folder.collection("documentos").document(own)
+
+    async def write_folder(self, prefix: str, status: str, **more: Any) -> None:
+        fields = {
+            "bucket": "bkt",
+            "folder_prefix": prefix,
+            "status": status,
+            "total_docs": 3,
+            "processed_docs": 5,
+            "created_at": OLD,
+            "started_at": OLD,
+        }
+        await self.folder(prefix).set(fields | more)
+
+    async def write_document(
+        self, prefix: str, name: str, generation: str, status: str, **more: Any
+    ) -> None:
+        fields = {
+            "gcs_uri": f"gs://bkt/{name}",
+            "generation": generation,
+            "file_id": name.rpartition("/")[2],
+            "status": status,
+            "updated_at": OLD,
+        }
+        if status == "DONE":
+            fields |= {
+                "doc_type": "ESTADO_RESULTADOS",
+                "classifier_confidence": 0.91,
+                "classifier_version": "projects/p/locations/us/processors/c",
+                "completed_at": OLD,
+            }
+        await self.document(prefix, name, generation).set(fields | more)
+
+    async def write_extraction(self, prefix: str, name: str, generation: str) -> Any:
+        found = (
+            self.document(prefix, name, generation)
+            .collection("extracciones")
+            .document("extraction-2025-12-19T15:00:00")
+        )
+        await found.set(OLD_EXTRACTION)
+        return found
+
+
+CORNERS = [{"x": 0.5, "y": 0.1}, {"x": 0.6, "y": 0.1}, {"x": 0.6, "y": 0.12}, {"x": 0.5, "y": 0.12}]
+OLD_EXTRACTION = {
+    "fields": {
+        "ORG_NAME": {"value": "Apolo S.A.", "confidence": 0.99, "page_refs": []},
+        "line_items": [
+            {"type": "LINE_ITEM_NAME", "value": "Caja", "confidence": 0.9, "page_refs": []},
+            {
+                "type": "LINE_ITEM_VALUE",
+                "value": "1,234",
+                "confidence": 0.88,
+                "page_refs": [{"page": 0, "bounding_box": CORNERS}],
+            },
+        ],
+    },
+    "metadata": {
+        "page_count": 1,
+        "processor_version": "projects/p/locations/us/processors/e",
+        "extraction_schema_version": "v1.0",
+    },
+    "created_at": OLD,
+}
+
+
+@pytest.fixture
+async def other(empty_database: Any) -> AsyncIterator[OtherService]:
+    async with empty_database.google() as client:
+        yield OtherService(client)
+
+
+async def generation(service_folder: Any, name: str) -> str:
+    from esclusa.pipelines.documents.buckets import generation_of
+
+    return generation_of((service_folder / name).stat())
+
+
+@pytest.fixture
+async def taken_over(new_service: NewService, empty_database: Any) -> Callable[..., Any]:
+    """Migrate as an operator does, then open the pipeline on the other service's data."""
+
+    async def open_it(**options: Any) -> DocumentsService:
+        environ = {
+            "ESCLUSA_STORE": empty_database.url,
+            "ESCLUSA_PIPELINES": "documents",
+            "ESCLUSA_TABLES": TABLES,
+        }
+        async with open_store(load(environ=environ)) as runtime:
+            await runtime.migrate(foreign=True)
+        settings = {
+            "DOCUMENTS_TAKE_OVER": "apolo",
+            "ESCLUSA_TABLES": TABLES,
+            "ESCLUSA_FIRESTORE_ADOPT_SECONDS": "0.1",
+        }
+        return await new_service(**(settings | options))
+
+    return open_it
+
+
+def put(folder: Any, *names: str) -> None:
+    for number, name in enumerate(names):
+        path = folder / "bkt" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"%PDF-1.4\n%class=income_statement\n%{number}\n".encode())
+
+
+async def test_finished_folder_is_found_and_nothing_is_paid(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    await other.write_folder("CASO-1", "DONE_WITH_ERRORS", finished_at=OLD)
+    before = (await other.folder("CASO-1").get()).to_dict()
+    service = await taken_over(serve=True)
+    put(tmp_path, "CASO-1/a.pdf")
+    status, body = await service.event("CASO-1/IS_READY")
+    assert (status, body["folio_id"]) == (202, digest("bkt:CASO-1"))
+    await service.run()
+    assert len((await service.records.find(Folio)).items) == 1
+    assert (await service.folio()).status == "DONE_WITH_ERRORS"
+    assert service.calls == 0
+    after = (await other.folder("CASO-1").get()).to_dict()
+    assert {name: after[name] for name in before} == before
+
+
+async def test_folder_is_found_by_its_place_under_any_id(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    fields = {"bucket": "bkt", "folder_prefix": "X", "status": "DONE", "created_at": OLD}
+    await other.client.collection("folios").document("by-hand").set(fields)
+    service = await taken_over(serve=True)
+    put(tmp_path, "X/a.pdf")
+    assert (await service.event("X/is_ready"))[1]["folio_id"] == "by-hand"
+
+
+async def test_folder_of_a_killed_request_goes_on(
+    taken_over: Any, other: OtherService, tmp_path: Any, new_service: NewService
+) -> None:
+    names = ["C/done.pdf", "C/open.pdf", "C/new.pdf"]
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    put(tmp_path, *names)
+    folder = tmp_path / "bkt"
+    done, open_one = [await generation(folder, name) for name in names[:2]]
+    await other.write_folder("C", "PROCESSING")
+    await other.write_document("C", names[0], done, "DONE")
+    await other.write_document("C", names[1], open_one, "IN_PROGRESS")
+    await other.write_document("C", "C-10/sibling.pdf", "7", "DONE")
+    old = await other.write_extraction("C", names[0], done)
+    service = await taken_over()
+    for _ in range(40):
+        await service.run()
+        if (await service.folio()).status == "DONE":
+            break
+        import asyncio
+
+        await asyncio.sleep(0.25)
+    folio = await service.folio()
+    assert (folio.status, folio.total_docs, folio.processed_docs) == ("DONE", 3, 3)
+    assert folio.finished_at is not None
+    assert service.calls == 4  # two documents
+    assert service.lines.stages().count("DONE") == 1
+    kept = (await other.document("C", names[0], done).get()).to_dict()
+    assert (kept["status"], kept["file_id"], kept["completed_at"]) == ("DONE", "done.pdf", OLD)
+    assert (await old.get()).to_dict() == OLD_EXTRACTION
+    sibling = (await other.document("C", "C-10/sibling.pdf", "7").get()).to_dict()
+    assert (sibling["status"], sibling["outside"]) == ("DONE", 1)
+    new = (await other.document("C", names[2], await generation(folder, names[2])).get()).to_dict()
+    assert new["status"] == "DONE"  # under the id that the other service looks for
+
+
+async def test_folder_that_the_other_service_began_just_now_is_left_to_it(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    await other.write_folder("C", "PROCESSING", started_at=datetime.now(UTC))
+    service = await taken_over()
+    put(tmp_path, "C/a.pdf")
+    await service.run()
+    folio = await service.folio()
+    assert (folio.status, service.calls) == ("PROCESSING", 0)
+    assert folio.left_until is not None
+    assert folio.left_until > datetime.now(UTC) + timedelta(minutes=10)
+
+
+async def test_earlier_states_and_missing_fields_break_no_list(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    put(tmp_path, "C/a.pdf", "C/b.pdf")
+    for state in ("completed", "failed", "processing", "partial_failure", "paused"):
+        await other.write_folder(state, state)
+    await other.write_folder("C", "completed")
+    await other.document("C", "a.pdf", "").set(
+        {
+            "gcs_uri": "gs://bkt/C/a.pdf",
+            "generation": "",
+            "status": "completed",
+            "updated_at": datetime.now(UTC) + timedelta(seconds=5),
+        }
+    )
+    await other.document("C", "b.pdf", "").set({"gcs_uri": "gs://bkt/C/b.pdf", "status": "failed"})
+    service = await taken_over(serve=True)
+    found = {f.folder_prefix: f.status for f in (await service.records.find(Folio)).items}
+    assert found["paused"] == "paused"  # shown as it is
+    status, _, body = await service.get(f"/documents/{digest('bkt:C')}")
+    assert status == 200
+    assert len(body["items"]) == 2
+    await service.process("gs://bkt/C", reprocess=True)
+    states = {f.folder_prefix: f.status for f in (await service.records.find(Folio)).items}
+    assert (states["completed"], states["failed"]) == ("DONE", "ERROR")
+    assert states["partial_failure"] == "DONE_WITH_ERRORS"
+    docs = {d.gcs_uri: d for d in await service.docs()}
+    assert docs["gs://bkt/C/a.pdf"].status == "DONE"
+    assert service.calls == 2  # only the one that had failed
+
+
+async def test_reprocess_takes_errors_and_by_an_option_what_was_never_read(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    names = [f"C/{n}.pdf" for n in ("good", "unread", "header")]
+    put(tmp_path, *names)
+    good, unread, header = [await generation(tmp_path / "bkt", name) for name in names]
+    await other.write_folder("C", "DONE_WITH_ERRORS")
+    await other.write_document("C", names[0], good, "DONE")
+    await other.write_document("C", names[1], unread, "DONE", classifier_version="error")
+    invalid = "Invalid PDF header: expected %PDF-"
+    await other.write_document(
+        "C", names[2], header, "ERROR", error_type="PROCESSING_ERROR", error_message=invalid
+    )
+    service = await taken_over()
+    await service.process("gs://bkt/C", reprocess=True)
+    assert {name for _, name, _ in service.simulator.paid} == {"header.pdf"}
+    assert service.calls == 2
+    assert (await service.folio()).status == "DONE"
+    await service.process("gs://bkt/C", reprocess=True, unread=True)
+    assert service.calls == 4
+    docs = {d.gcs_uri.rpartition("/")[2]: d for d in await service.docs()}
+    assert docs["good.pdf"].revision is None
+    assert docs["unread.pdf"].revision is not None
+
+
+async def test_document_that_the_other_service_takes_before_our_claim_is_left(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    put(tmp_path, "C/a.pdf")
+    service = await taken_over()
+    mark = await generation(tmp_path / "bkt", "C/a.pdf")
+    from esclusa.pipelines.documents.folder_signals import from_command, receive
+
+    await receive(service.runtime, from_command("gs://bkt/C"))
+    for stage in ("on-event", "begin", "supervise"):
+        await service.runtime.engine.run_cycle("documents.process", params={"folio_id": "none"})
+        assert stage
+    await service.records.insert(
+        [
+            Documento(
+                id=Documento.kind.id_of(digest("bkt:C"), digest(f"{digest('bkt:C')}:a.pdf:{mark}")),
+                folio_id=digest("bkt:C"),
+                slug=digest(f"{digest('bkt:C')}:a.pdf:{mark}"),
+                gcs_uri="gs://bkt/C/a.pdf",
+                generation=mark,
+                bucket="bkt",
+                folder_prefix="C",
+            )
+        ]
+    )
+    await other.document("C", "C/a.pdf", mark).set({"status": "DONE"}, merge=True)
+    await service.run()
+    assert service.calls == 0
+    assert (await service.folio()).status == "DONE"
