@@ -309,3 +309,29 @@ async def test_document_that_the_other_service_takes_before_our_claim_is_left(
     await service.run()
     assert service.calls == 0
     assert (await service.folio()).status == "DONE"
+
+
+async def test_results_are_also_written_in_the_old_form(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    put(tmp_path, "C/a.pdf")
+    service = await taken_over(DOCUMENTS_OLD_EXTRACTIONS="true", DOCUMENTS_EVENT_TYPES="true")
+    await service.process("gs://bkt/C")
+    found = other.document("C", "C/a.pdf", await generation(tmp_path / "bkt", "C/a.pdf"))
+    assert (await found.get()).to_dict()["doc_type"] == "ESTADO_RESULTADOS"
+    results = [each async for each in found.collection("extracciones").stream()]
+    [old] = [each for each in results if each.id.startswith("extraction-")]
+    fields = old.to_dict()["fields"]
+    assert [(i["type"], i["value"]) for i in fields["line_items"]][:3] == [
+        ("LINE_ITEM_NAME", "Caja"),
+        ("LINE_ITEM_VALUE", "1.234"),
+        ("COLUMN_YEAR", "2024"),
+    ]
+    assert len(fields["line_items"][1]["page_refs"][0]["bounding_box"]) == 4
+    assert old.to_dict()["metadata"]["extraction_schema_version"] == "v1.0"
+    assert len(results) == 3
+    events = [line["event_type"] for line in service.lines.parsed if "event_type" in line]
+    assert events[0] == "folder_processing_start"
+    assert events[-1] == "folder_processing_complete"
+    assert any(name.endswith("_extraction_done") for name in events)

@@ -59,6 +59,7 @@ app.stage(
     retry=_retry,
     cycle=False,
     concurrency=lambda s: s.max_concurrent_docs,
+    abandoned_after=lambda s: s.take_over_grace_seconds,
     **_dead_letters,
 )(reading.read)
 for _stage in process_cycle.STAGES:

@@ -7,7 +7,10 @@ extractions in the same collections of Firestore.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from esclusa.pipelines.documents.boxes import page_boxes
 
 # Its names of classes. Any other class is UNKNOWN to it.
 CLASSES = {
@@ -89,3 +92,35 @@ def document_event(stage: str, folio_id: str, doc_id: str, event_id: str | None)
     own_id = doc_id.rpartition(":")[2]
     name = f"folio_{folio_id}_doc_{own_id}_{_DOCUMENT_EVENTS[stage]}"
     return {"event_type": name, "doc_id": own_id, "event_id": event_id}
+
+
+def result_map(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return results as its map of fields: one entry for each type, and a list of line items."""
+    found: dict[str, Any] = {}
+    lines: list[dict[str, Any]] = []
+    for item in items:
+        if item["type"] != "LINE_ITEM_VALUE":
+            if item.get(item["type"]) is not None:
+                found[item["type"]] = _result(item, item["type"])
+            continue
+        named = (name for name in LINE_ITEM_TYPES if item.get(name) is not None)
+        lines += [{"type": name, **_result(item, name)} for name in named]
+    return found | {"line_items": lines}
+
+
+def _result(item: Mapping[str, Any], name: str) -> dict[str, Any]:
+    places = item.get("page_refs") if name in (item["type"], "LINE_ITEM_VALUE") else []
+    confidence = item.get("confidence")
+    return {
+        "value": str(item[name]),
+        "confidence": None if confidence is None else round(confidence, 3),
+        "page_refs": [
+            {
+                "page": page,
+                "bounding_box": [
+                    {"x": x, "y": y} for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+                ],
+            }
+            for page, (x0, y0, x1, y1) in page_boxes(places)
+        ],
+    }

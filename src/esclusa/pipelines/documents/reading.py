@@ -22,6 +22,7 @@ from esclusa import (
     below,
     one_of,
 )
+from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.answers.answer_store import AnswerStore
 from esclusa.pipelines.documents.listing import HEAD_BYTES, SIGNATURE, is_inside
 from esclusa.pipelines.documents.processors import Extracted, Source, Unfinished
@@ -102,6 +103,7 @@ async def _settle(
     if doc.reused_from is None:
         doc.text_path = await _store_text(results.text, at)
     extractions = [_new_extraction(doc, n, item) for n, item in enumerate(results.items)]
+    old = at.settings.old_extractions
     before_settlement = len(extractions) - INLINE if len(extractions) > INLINE else 0
     for start in range(0, before_settlement, INLINE):
         await at.save()  # raises if this claim is lost
@@ -116,7 +118,7 @@ async def _settle(
     )
     return To(
         "DONE",
-        doc_type=doc.doc_type,
+        doc_type=origin.class_name(doc.doc_type or "") if old else doc.doc_type,
         classifier_output_raw=doc.classifier_output_raw,
         extractor_output_summary=results.summary,
         content_hash=content_hash,
@@ -129,6 +131,7 @@ async def _settle(
         revision=doc.fence,
         also=[
             *(Create(draft) for draft in extractions[before_settlement:]),
+            *([Create(_old_extraction(doc, at, results))] if old else []),
             *await _wake_folder(doc, at),
         ],
     )
@@ -159,9 +162,10 @@ async def _classify(doc: Documento, at: Attempt, source: Source) -> None:
 
 async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
     assert doc.doc_type is not None
-    name = at.settings.extractor_of.get(doc.doc_type)
+    extractors = at.settings.extractor_of
+    name = extractors.get(doc.doc_type) or extractors.get(origin.own_class(doc.doc_type))
     log_document(at, doc, "DOC_EXTRACTION_START", processor=name)
-    if name is None and doc.doc_type == "other":
+    if name is None and origin.own_class(doc.doc_type) == "other":
         return Extracted([], {"line_items": 0, "processor": None})
     if name is None:
         raise Permanent(
@@ -268,6 +272,26 @@ def _new_extraction(doc: Documento, number: int, item: dict[str, Any]) -> Extrac
         gcs_uri=doc.gcs_uri,
         generation=doc.generation,
         **item,
+    )
+
+
+def _old_extraction(doc: Documento, at: Attempt, results: Extracted) -> Extraccion:
+    """Return all results in the form of the service before this one."""
+    return Extraccion(
+        folio_id=doc.folio_id,
+        documento_id=doc.id,
+        slug=f"extraction-{at.now.isoformat()}",
+        revision=0,
+        position=0,
+        gcs_uri=doc.gcs_uri,
+        generation=doc.generation,
+        type="extraction",
+        old_fields=origin.result_map(results.items),
+        old_metadata={
+            "page_count": results.summary.get("pages"),
+            "processor_version": results.summary.get("processor"),
+            "extraction_schema_version": "v1.0",
+        },
     )
 
 

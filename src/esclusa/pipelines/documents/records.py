@@ -188,11 +188,13 @@ class Extraccion(
     parent=Documento,
     history=False,
     adopt=False,
+    columns={"old_fields": "fields", "old_metadata": "metadata"},
     index=[("documento_id", "position"), ("documento_id", "revision"), ("folio_id", "type")],
 ):
     """One printed number (or other entity) and exactly where it came from.
 
-    ``extra`` has what the processor answered besides, by its own names.
+    ``extra`` has what the processor answered besides, by its own names. A record of revision 0 has
+    all results of a document in ``old_fields``, for readers of the service before this one.
     """
 
     folio_id: str
@@ -222,6 +224,8 @@ class Extraccion(
     confidence: float | None = None
     processor_version: str = ""
     extra: dict[str, Any] = {}
+    old_fields: dict[str, Any] | None = None
+    old_metadata: dict[str, Any] | None = None
 
     lifecycle = Lifecycle("kept")
 
