@@ -261,6 +261,8 @@ class RecordReader:
         for other in self.registry.all_kinds:
             for field, target in other.refs:
                 served = next((i for i in other.indexes if i[0].removeprefix("-") == field), None)
+                if served is None and other.unique_key and other.key[0] == field:
+                    served = (field,)
                 if target == table and served is not None:  # without an index: a full table scan
                     page = await self._store.find(
                         query(other, {field: id}, order=served[1:2], limit=RELATED)

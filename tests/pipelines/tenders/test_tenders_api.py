@@ -308,7 +308,10 @@ def test_commands(
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    lines = [BODY | {"installation_id": f"i{n}", "preferences": {}} for n in range(3)]
+    lines = [
+        BODY | {"installation_id": f"i{n}", "push_token": f"ExpoPushToken[{n}]", "preferences": {}}
+        for n in range(3)
+    ]
     file = tmp_path / "devices.ndjson"
     file.write_text(
         "\n".join(json.dumps(line) for line in [*lines, BODY | {"push_token": "no"}])
