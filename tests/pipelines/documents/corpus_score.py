@@ -132,7 +132,8 @@ def measure(statements: Iterable[Statement], recognise: Recogniser | None = None
             score.fields["section"] += plain(hit["SECTION_HEADER"]) == plain(truth.section)
             score.fields["total"] += (hit["TOTAL_LABEL"] is not None) == truth.total
             score.fields["currency"] += hit["CURRENCY"] == statement.currency
-            scale = statement.scale if truth.scale is None else truth.scale
+            per_share = re.search(r"por accion|per (ordinary |common )?share", plain(truth.label))
+            scale = 1 if per_share else truth.scale or statement.scale
             score.fields["scale"] += hit["UNITS_SCALE"] == scale
             score.fields["org"] += plain(hit["ORG_NAME"]) == plain(statement.org)
             score.fields["title"] += plain(hit["STATEMENT_TITLE"]) == plain(statement.title)

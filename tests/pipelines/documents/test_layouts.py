@@ -415,10 +415,6 @@ def test_thousand_in_the_corner_of_the_headings_is_a_unit(unit: str) -> None:
             [("Total ingresos", "700", ""), ("Gastos", "90", ""), ("Resultado", "610", "")],
         ),
         (
-            ("Balance de comprobación y saldos",),
-            [("Activos", "1.000", ""), ("Pasivos", "", "600"), ("Patrimonio", "", "400")],
-        ),
-        (
             ("Weekly sales",),
             [("Leeds", "100", "200"), ("York", "10", "20"), ("Total sales", "110", "220")],
         ),

@@ -33,6 +33,7 @@ from esclusa.model.system_records import Alert, Audit, Export, RateRecord, Run, 
 from esclusa.model.texts import text
 from esclusa.pipelines.documents.console import build as trace_view
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
+from esclusa.pipelines.documents.settings import DocumentsSettings
 from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.web.server import Service, listen
@@ -109,7 +110,7 @@ MARKET = Budget("chilecompra", Window("day", 10_000), Window("minute", 60))
 replies = App("replies", records=[Post, Job], budgets=[TRACER])
 media = App("media", records=[Picture])
 tenders = App("tenders", records=[Delivery], budgets=[MARKET])
-documents = App("documents", records=[Folio, Documento, Extraccion])
+documents = App("documents", settings=DocumentsSettings, records=[Folio, Documento, Extraccion])
 documents.console(trace_view)
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from esclusa import Always, App, Backoff
-from esclusa.pipelines.documents import folders, process_cycle, reading
+from esclusa.pipelines.documents import folders, process_cycle, reading, views
 from esclusa.pipelines.documents.records import (
     Documento,
     Extraccion,
@@ -66,6 +66,15 @@ for _stage in process_cycle.STAGES:
     app.parts(_stage, {"folio_id": "one of them alone"})
 app.declare_query(Extraccion, {"documento_id": "one", "revision": 0}, order="position")
 app.cycle(every=Always(), stages=process_cycle.STAGES)(process_cycle.process)
+
+
+app.view("Folders by month", es="Carpetas por mes")(views.folders_by_month)
+app.view(
+    "Documents to review",
+    of=Documento,
+    where={"needs_review": True},
+    es="Documentos por revisar",
+)(views.to_review)
 
 
 @app.lifespan

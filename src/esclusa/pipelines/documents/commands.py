@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esclusa import one_of
+from esclusa import NotFound, one_of
 from esclusa.cli import Group, Session, as_json, stop_on_signals
 from esclusa.pipelines.documents.buckets import BadUri
 from esclusa.pipelines.documents.folder_signals import from_command, from_flags, receive
@@ -147,6 +147,65 @@ def watch(session: Session, folder: Path, every: float, once: bool) -> int:
 
     session.note(f"watching {folder}")
     return session.work(do)
+
+
+@group.command()
+@click.argument("folder")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "xlsx", "parquet", "json"]),
+    help="The format. Default: that of the file's name, or csv.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write. Default: FOLDER.FORMAT in the current folder; - is stdout.",
+)
+@click.pass_obj
+def export(session: Session, folder: str, form: Any, output: Path | None) -> int:
+    """Write the numbers of FOLDER to a file, one row each, and its statements as tables.
+
+    FOLDER is the id of a folder, or gs://bucket/folder or file:///parent/folder. The statements are
+    sheets of their own in xlsx, and lists in json.
+    """
+    from esclusa.pipelines.documents.exports import (  # noqa: PLC0415 - only here
+        FORMATS,
+        encoded,
+        write_export,
+    )
+
+    try:
+        id = from_command(folder).folio_id if "://" in folder else folder
+    except BadUri as error:
+        raise click.UsageError(str(error)) from None
+    named = output.suffix.lower().lstrip(".") if output is not None else ""
+    form = form or (named if named in FORMATS else "csv")
+    path = output or Path(f"{id}.{form}")
+
+    async def do(runtime: Runtime) -> int:
+        if await runtime.records.get(Folio, id) is None:
+            raise NotFound(f"there is no folder {id!r}")
+        if str(path) == "-":
+            if form == "xlsx":
+                raise click.UsageError("xlsx is written to a file: name it with --output.")
+            async for chunk in encoded(runtime.records, id, form):
+                sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            return 0
+        part = path.with_name(f".{path.name}.part")
+        try:
+            await write_export(runtime.records, id, form, part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        return 0
+
+    session.look(do)
+    if str(path) != "-":
+        session.note(f"written to {path}")
+    return 0
 
 
 @group.command()

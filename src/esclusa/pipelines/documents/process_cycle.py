@@ -60,7 +60,17 @@ async def _is_closed(run: RunContext, folio_id: str) -> bool:
     if signal is not None and signal.status != "handled":
         return False  # another worker handles it, and may open the folder again
     folio = await run.records.get(Folio, folio_id)
-    return folio is None or folio.status in FOLDER_ENDED
+    return folio is None or folio.status in FOLDER_ENDED or await _waits_for_people(run, folio)
+
+
+async def _waits_for_people(run: RunContext, folio: Folio) -> bool:
+    """Return whether a listed folder has only ended documents and such that are held for review."""
+    if folio.listed < folio.wanted:
+        return False
+    where = {"folio_id": folio.folio_id, "outside": 0}
+    held = await run.records.first(Documento, {**where, "status": "NEEDS_REVIEW"})
+    others = one_of("NOT_STARTED", "IN_PROGRESS")
+    return held is not None and not await run.records.first(Documento, {**where, "status": others})
 
 
 async def _some_folder_can_close(run: RunContext) -> bool:
@@ -83,7 +93,7 @@ async def _report(run: RunContext, folio_id: str) -> None:
     run.counters = Counter(
         {"total_docs": folio.total_docs or 0, "processed_docs": folio.processed_docs}
     )
-    for state in ("DONE", "ERROR"):
+    for state in ("DONE", "ERROR", "NEEDS_REVIEW"):
         where = {"folio_id": folio_id, "outside": 0, "status": state}
         run.counters[state] = (await run.records.count(Documento, where))[0]
     run.message = f"folder {folio_id}: {folio.status}"

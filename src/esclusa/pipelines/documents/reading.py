@@ -28,6 +28,7 @@ from esclusa.pipelines.documents.listing import HEAD_BYTES, SIGNATURE, is_inside
 from esclusa.pipelines.documents.processors import Extracted, Source, Unfinished
 from esclusa.pipelines.documents.progress_log import error_type, log_document
 from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
+from esclusa.pipelines.documents.review import review_fields
 
 # Extractions written in the settlement itself.
 #
@@ -108,16 +109,18 @@ async def _settle(
     for start in range(0, before_settlement, INLINE):
         await at.save()  # raises if this claim is lost
         await at.records.insert(extractions[start : min(before_settlement, start + INLINE)])
+    reviewed = await review_fields(doc, at, results)
+    held = reviewed["needs_review"] and at.settings.review == "hold"
     log_document(
         at,
         doc,
         "DOC_EXTRACTION_DONE",
-        status="DONE",
+        status="NEEDS_REVIEW" if held else "DONE",
         extractions=len(extractions),
         reused_from=doc.reused_from,
     )
     return To(
-        "DONE",
+        "NEEDS_REVIEW" if held else "DONE",
         doc_type=origin.class_name(doc.doc_type or "") if old else doc.doc_type,
         classifier_output_raw=doc.classifier_output_raw,
         extractor_output_summary=results.summary,
@@ -129,6 +132,7 @@ async def _settle(
         text_path=doc.text_path,
         reused_from=doc.reused_from,
         revision=doc.fence,
+        **reviewed,
         also=[
             *(Create(draft) for draft in extractions[before_settlement:]),
             *([Create(_old_extraction(doc, at, results))] if old else []),
@@ -258,7 +262,20 @@ async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | Non
 
 _READ = ("DONE", "SUPERSEDED")
 _OWN_FIELDS = frozenset(
-    {"folio_id", "documento_id", "slug", "revision", "position", "gcs_uri", "generation"}
+    {
+        "folio_id",
+        "documento_id",
+        "slug",
+        "revision",
+        "position",
+        "gcs_uri",
+        "generation",
+        "review",
+        "corrected_value",
+        "review_reason",
+        "reviewed_by",
+        "reviewed_at",
+    }
 )
 
 

@@ -13,7 +13,7 @@ from esclusa import Lifecycle, Record, track
 from esclusa.pipelines.documents import origin
 
 FOLDER_ENDED = ("DONE", "DONE_WITH_ERRORS", "ERROR")
-UNFINISHED = ("NOT_STARTED", "IN_PROGRESS")
+UNFINISHED = ("NOT_STARTED", "IN_PROGRESS", "NEEDS_REVIEW")
 
 
 class FolderSignal(Record, table="folio_signals", key="signal_key"):
@@ -112,6 +112,7 @@ class Documento(
         ("folio_id", "outside", "status"),
         ("content_hash", "status"),
         ("gcs_uri", "generation"),
+        ("org_key", "doc_type", "period"),
     ],
 ):
     """One generation of one object.
@@ -123,8 +124,9 @@ class Documento(
     not the document's own. ``answers`` names the artifacts with the raw answers of the processor.
     A forced reprocess begins another ``reading``, which asks for all of them again. ``operation``
     is the batch operation of the processor that is under way. With ``remap`` its answers are
-    mapped anew without a call. ``warnings`` have a ``code`` and a
-    ``message``.
+    mapped anew without a call. ``warnings`` have a ``code`` and a ``message``. ``checks`` are those
+    of its numbers (see ``checks``), ``review_reasons`` why it needs a person. Files of one
+    organisation share the ``org_key``; ``period`` is the latest in the document.
     """
 
     folio_id: str
@@ -153,6 +155,12 @@ class Documento(
     listing: int = 0
     outside: int = 0
     revision: int | None = None
+    org_key: str | None = None
+    period: str | None = None
+    checks: list[dict[str, Any]] = []
+    needs_review: bool = False
+    review_reasons: list[dict[str, Any]] = []
+    corrections: int = 0
 
     lifecycle = Lifecycle(
         """
@@ -160,8 +168,9 @@ class Documento(
         IN_PROGRESS -> NOT_STARTED       # a retry
         ERROR -> NOT_STARTED             # re-entry, or an operator
         DONE -> NOT_STARTED              # a forced reprocess
-        NOT_STARTED | IN_PROGRESS | DONE | ERROR -> SUPERSEDED    # replaced or deleted
-        SUPERSEDED -> NOT_STARTED | DONE                          # the folder holds it again
+        IN_PROGRESS -> NEEDS_REVIEW -> DONE | NOT_STARTED    # held for a person
+        NOT_STARTED | IN_PROGRESS | NEEDS_REVIEW | DONE | ERROR -> SUPERSEDED  # replaced or deleted
+        SUPERSEDED -> NOT_STARTED | DONE         # the folder holds it again
         """,
         finished=["DONE", "SUPERSEDED"],
         endless=True,
@@ -195,6 +204,8 @@ class Extraccion(
 
     ``extra`` has what the processor answered besides, by its own names. A record of revision 0 has
     all results of a document in ``old_fields``, for readers of the service before this one.
+    ``review`` is ``confirmed`` or ``corrected`` once a person has seen it; ``value`` stays as it
+    was read.
     """
 
     folio_id: str
@@ -226,6 +237,11 @@ class Extraccion(
     extra: dict[str, Any] = {}
     old_fields: dict[str, Any] | None = None
     old_metadata: dict[str, Any] | None = None
+    review: str | None = None
+    corrected_value: str | None = None
+    review_reason: str | None = None
+    reviewed_by: str | None = None
+    reviewed_at: datetime | None = None
 
     lifecycle = Lifecycle("kept")
 

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import BaseModel, Field
+from starlette.background import BackgroundTask
 
 from esclusa import NotFound, Permanent
+from esclusa.pipelines.documents.corrections import release, review_value
 from esclusa.pipelines.documents.events import BadEvent, IgnoredEvent, read_event
+from esclusa.pipelines.documents.exports import (
+    MEDIA_TYPES,
+    ExportFormat,
+    encoded,
+    write_export,
+)
 from esclusa.pipelines.documents.folder_signals import from_event, log, receive
 from esclusa.pipelines.documents.processors import Processors
 from esclusa.pipelines.documents.progress_log import ignored_line
@@ -18,6 +33,7 @@ from esclusa.web import (
     SELF_AUTHENTICATED,
     STRICT_PARAMETERS,
     OidcVerifier,
+    Who,
     bearer_secret,
     problem,
     problem_responses,
@@ -33,7 +49,9 @@ def router(runtime: Runtime) -> APIRouter:
     """Return the routes on an opened runtime."""
     api = APIRouter(tags=["documents"])
     _add_events(api, runtime)
+    _add_exports(api, runtime)
     _add_records(api, runtime)
+    _add_reviews(api, runtime)
     _add_views(api, runtime)
     return api
 
@@ -74,6 +92,36 @@ def _add_events(api: APIRouter, runtime: Runtime) -> None:
         return {"accepted": True, "folio_id": folio_id, "eventarc_event_id": event.event_id}
 
 
+def _add_exports(api: APIRouter, runtime: Runtime) -> None:
+    @api.get(
+        "/documents/{folio_id}/export",
+        dependencies=[STRICT_PARAMETERS],
+        response_class=Response,
+        responses=problem_responses(404),
+        summary="The numbers of a folder as a file: one row per number, and its statements",
+    )
+    async def export(folio_id: str, format: Annotated[ExportFormat, Query()] = "csv") -> Response:
+        if await runtime.records.get(Folio, folio_id) is None:
+            raise NotFound(f"there is no folder {folio_id!r}")
+        headers = {"Content-Disposition": f'attachment; filename="{folio_id}.{format}"'}
+        if format != "xlsx":
+            content = encoded(runtime.records, folio_id, format)
+            return StreamingResponse(content, media_type=MEDIA_TYPES[format], headers=headers)
+        folder = Path(await asyncio.to_thread(mkdtemp, prefix="esclusa-export-"))
+        removed = BackgroundTask(rmtree, folder, ignore_errors=True)
+        try:
+            await write_export(runtime.records, folio_id, format, folder / "export.xlsx")
+        except BaseException:
+            await asyncio.to_thread(rmtree, folder, ignore_errors=True)
+            raise
+        return FileResponse(
+            folder / "export.xlsx",
+            media_type=MEDIA_TYPES[format],
+            headers=headers,
+            background=removed,
+        )
+
+
 def _add_records(api: APIRouter, runtime: Runtime) -> None:
     @api.get(
         "/documents/{folio_id}",
@@ -106,6 +154,47 @@ def _add_records(api: APIRouter, runtime: Runtime) -> None:
         return {**Documento.kind.as_json(doc), "extracciones": current}
 
 
+class ReviewIn(BaseModel, extra="forbid"):
+    """What a person decides about a value; without ``value`` it is confirmed as it was read."""
+
+    value: str | None = Field(None, max_length=60, examples=["-812440"])
+    reason: str = Field(min_length=1, max_length=1000)
+
+
+class ReleaseIn(BaseModel, extra="forbid"):
+    """Why a document needs no more review."""
+
+    reason: str = Field(min_length=1, max_length=1000)
+
+
+def _add_reviews(api: APIRouter, runtime: Runtime) -> None:
+    @api.post(
+        "/documents/{folio_id}/{documento_id}/values/{id}",
+        responses=problem_responses(404),
+        summary="Correct or confirm a value; what was read stays, and the history has who and why",
+    )
+    async def value(folio_id: str, documento_id: str, id: str, body: ReviewIn, who: Who) -> Any:
+        doc = await _document(runtime, folio_id, documento_id)
+        for each in (id, Extraccion.kind.id_of(doc.id, id)):
+            found = await runtime.records.get(Extraccion, each)
+            if found is not None and found.documento_id == doc.id:
+                done = await review_value(
+                    runtime, who, found.id, value=body.value, reason=body.reason
+                )
+                return Extraccion.kind.as_json(done)
+        raise NotFound(f"there is no value {id!r} in document {doc.id!r}")
+
+    @api.post(
+        "/documents/{folio_id}/{documento_id}/review",
+        responses=problem_responses(404),
+        summary="Mark a document as reviewed; one in NEEDS_REVIEW becomes DONE",
+    )
+    async def review(folio_id: str, documento_id: str, body: ReleaseIn, who: Who) -> Any:
+        doc = await _document(runtime, folio_id, documento_id)
+        await release(runtime, who, doc.id, reason=body.reason)
+        return Documento.kind.as_json(await _document(runtime, folio_id, doc.id))
+
+
 def _add_views(api: APIRouter, runtime: Runtime) -> None:
     def processors() -> Processors:
         found: Processors = runtime.engine.contexts["documents"]
@@ -136,7 +225,7 @@ def _add_views(api: APIRouter, runtime: Runtime) -> None:
     async def page(
         folio_id: str,
         documento_id: str,
-        number: Annotated[int, Path(ge=0)],
+        number: Annotated[int, PathParameter(ge=0)],
         width: Annotated[int, Query(ge=100, le=2400)] = 1200,
     ) -> Any:
         doc = await _document(runtime, folio_id, documento_id)

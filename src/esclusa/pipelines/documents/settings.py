@@ -12,7 +12,14 @@ from esclusa import Budget, Rate, option
 from esclusa.pipelines.documents.buckets import FlagRule
 from esclusa.pipelines.documents.fields import FIELDS
 
-CLASSES = ("balance_sheet", "income_statement", "cash_flow", "other")
+CLASSES = (
+    "balance_sheet",
+    "income_statement",
+    "cash_flow",
+    "changes_in_equity",
+    "trial_balance",
+    "other",
+)
 
 
 class DocumentsSettings(BaseModel):
@@ -120,6 +127,19 @@ class DocumentsSettings(BaseModel):
         "spa+eng",
         pattern=r"[A-Za-z_]+(\+[A-Za-z_]+)*",
         help="Languages of tesseract, each with its data installed.",
+    )
+    review: Literal["mark", "hold"] = option(
+        "DOCUMENTS_REVIEW",
+        "mark",
+        help="What becomes of a document with low confidence, a failed check or unread pages: mark "
+        "it (needs_review), or hold it in NEEDS_REVIEW until a person releases it.",
+    )
+    review_confidence: float = option(
+        "DOCUMENTS_REVIEW_CONFIDENCE",
+        0.6,
+        ge=0,
+        le=1,
+        help="Confidence below which a value needs a person.",
     )
     dlq_topic: str | None = option(
         ["DLQ_TOPIC_NAME", "DLQ_TOPIC"],

@@ -10,10 +10,12 @@ from fastapi import APIRouter, Request, Response
 
 from esclusa.model.record import Record
 from esclusa.runtime import Runtime
-from esclusa.web.console import page_data, render
+from esclusa.web.console import catalog, page_data, render
 
 if TYPE_CHECKING:
+    from esclusa.engine.operations import Operations
     from esclusa.web.console.context import ConsoleContext
+    from esclusa.web.console.forms import SubmittedForm
 
 # Where a button leads for a record; None leaves the button out.
 Address = Callable[[Any], str | None]
@@ -61,6 +63,26 @@ class ConsoleExtension:
         return await self._console.page(
             request, f"{self.pipeline}/{template}", here="records", **values
         )
+
+    async def form(self, request: Request) -> SubmittedForm:
+        """The form that was sent. A form that was not made for this visitor is refused.
+
+        Its template has ``{{ parts.hidden() }}``; ``parts.reason(id)`` asks for a reason, which is
+        ``form.reason``.
+        """
+        return await self._console.form(request)
+
+    def operations(self, request: Request) -> Operations:
+        """The operations, in the name of the visitor who makes this request."""
+        return self._console.operations(request)
+
+    def redirect(self, request: Request, to: str, message: str = "") -> Response:
+        """Lead to another page after an action; the message is shown there."""
+        return self._console.redirect(request, to, message)
+
+    def text(self, text: str, **values: Any) -> str:
+        """A text in the language of the page, from its own ``languages/`` or the console's."""
+        return catalog.gettext(text, **values)
 
     def button(self, record: type[Record], label: str) -> Callable[[Address], Address]:
         """Put a button on the record page; the decorated function gives its address."""

@@ -178,7 +178,7 @@ class Sheet:
         if text.endswith(")"):
             stop += 2.6
         box = self.put(stop, y, text, 1.0, bold=line.kind == "total")
-        if amount:
+        if any(char.isdigit() for char in text):
             self.values.append(
                 Truth(
                     line.label,

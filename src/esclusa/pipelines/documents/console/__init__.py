@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request, Response
 
 from esclusa import NotFound, Record
 from esclusa.pipelines.documents.boxes import page_boxes
+from esclusa.pipelines.documents.corrections import OPEN, release, review_value
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 from esclusa.web import ConsoleExtension
 
@@ -31,6 +35,7 @@ def build(extension: ConsoleExtension) -> None:
     """Add the trace view, and a button for it on the page of a document."""
     extension.files(Path(__file__).parent)
     read_model = extension.runtime.read_model
+    _ = extension.text
 
     @extension.button(Documento, "Open trace view")
     def address(document: Documento) -> str:
@@ -53,6 +58,10 @@ def build(extension: ConsoleExtension) -> None:
         return await extension.page(
             request,
             "trace.html",
+            reasons=[_reason_text(reason, _) for reason in document.review_reasons],
+            failed_checks=[check for check in document.checks if not check["passed"]],
+            passed_checks=sum(check["passed"] for check in document.checks),
+            can_review=document.status in OPEN,
             document=document,
             role=extension.role(document),
             error=extension.last_error(document),
@@ -67,6 +76,65 @@ def build(extension: ConsoleExtension) -> None:
             values=values,
             page_values=[v for v in values if any(b["page"] == page for b in v["boxes"])],
         )
+
+    def back(request: Request, folio: str, id: str, page: str, value: str = "") -> str:
+        number = int(page) if page.isdecimal() and len(page) < 6 else 0
+        address = extension.url("console", "documents", folio, id, page=number)
+        return f"{address}#v{quote(value)}" if value else address
+
+    @extension.router.post("/{folio}/{id}/values/{value:path}")
+    async def review(request: Request, folio: str, id: str, value: str) -> Response:
+        form = await extension.form(request)
+        confirmed = form.get("action") == "confirm"
+        given = None if confirmed else _number(form.get("value"))
+        await review_value(
+            extension.runtime, str(request.state.who), value, value=given, reason=form.reason
+        )
+        message = _("The value is confirmed.") if confirmed else _("The value is corrected.")
+        return extension.redirect(
+            request, back(request, folio, id, form.get("page"), value), message
+        )
+
+    @extension.router.post("/{folio}/{id}/review")
+    async def finish_review(request: Request, folio: str, id: str) -> Response:
+        form = await extension.form(request)
+        await release(extension.runtime, str(request.state.who), id, reason=form.reason)
+        return extension.redirect(
+            request, back(request, folio, id, form.get("page")), _("The document is reviewed.")
+        )
+
+
+def _number(text: str) -> str:
+    """Return a number as people write it, as a decimal: ``-812.440,50``, ``(1,234)``."""
+    flat = re.sub(r"\s", "", text)
+    negative = flat.startswith(("-", "−", "("))
+    flat = flat.strip("()-−$")
+    marks = re.findall(r"[.,]", flat)
+    if marks and len(set(marks)) == 2:  # the last mark is the decimal point
+        flat = flat.replace("." if marks[-1] == "," else ",", "").replace(",", ".")
+    elif len(marks) > 1 or re.search(r"[.,]\d{3}$", flat):
+        flat = re.sub(r"[.,]", "", flat)
+    else:
+        flat = flat.replace(",", ".")
+    return f"-{flat}" if negative else flat
+
+
+def _reason_text(reason: dict[str, Any], _: Callable[..., str]) -> str:
+    """One reason for a review, in the language of the page."""
+    labels = ", ".join(str(label) for label in reason.get("labels", []))
+    match reason["code"]:
+        case "unread_pages":
+            pages = ", ".join(str(page + 1) for page in reason["pages"])
+            return _("Pages without readable text: {pages}", pages=pages)
+        case "low_confidence":
+            return _("Values with low confidence: {n}", n=reason["values"])
+        case "total_differs":
+            return _("Totals that differ from their parts: {labels}", labels=labels)
+        case "balance_differs":
+            return _("Assets are not liabilities and equity: {labels}", labels=labels)
+        case "prior_year_differs":
+            return _("Different from last year's file: {labels}", labels=labels)
+    return str(reason.get("message") or reason["code"])
 
 
 def _value(record: Record) -> dict[str, Any]:
@@ -93,6 +161,11 @@ def _value(record: Record) -> dict[str, Any]:
         "year": record.COLUMN_YEAR,
         "details": [(name, value) for name, value in details.items() if value not in (None, "")],
         "confidence": record.confidence,
+        "review": record.review,
+        "corrected": record.corrected_value,
+        "reviewed_by": record.reviewed_by,
+        "review_reason": record.review_reason,
+        "is_number": record.type == "LINE_ITEM_VALUE",
         "processor": record.processor_version,
         "boxes": boxes,
         "last_page": max((box["page"] for box in boxes), default=0),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from esclusa.pipelines.documents.local.classifier import (
     is_other_title,
     is_title_shaped,
+    note_heading,
     title_class,
 )
 from esclusa.pipelines.documents.local.columns import NumberColumn
@@ -17,7 +19,11 @@ from esclusa.pipelines.documents.local.headings import (
     is_unit_line,
 )
 from esclusa.pipelines.documents.local.lines import TextLine, lines_of_page
-from esclusa.pipelines.documents.local.words import PdfPage
+from esclusa.pipelines.documents.local.numbers import is_amount
+from esclusa.pipelines.documents.local.words import PdfPage, Word
+
+# Rows from which labels behind numbers are a second table.
+MIN_TIGHT_ROWS = 4
 
 
 @dataclass
@@ -151,11 +157,22 @@ def _next_title_index(body: list[TextLine]) -> int:
     return len(body)
 
 
-def split_at_titles(body: list[TextLine]) -> list[list[TextLine]]:
-    """Return the rows, split at the titles of other statements among them."""
+def is_note(line: TextLine, *, in_notes: bool) -> bool:
+    """Return whether the line is the heading of a note."""
+    return (
+        not has_value(line)
+        and not line.is_prose
+        and note_heading(line.text, in_notes=in_notes) is not None
+    )
+
+
+def split_at_titles(body: list[TextLine], *, in_notes: bool) -> list[list[TextLine]]:
+    """Return the rows, split at the titles of other statements and notes among them."""
     parts: list[list[TextLine]] = [[]]
     for line in body:
-        if is_title(line) and any(has_value(b) for b in parts[-1]):
+        if (is_title(line) or is_note(line, in_notes=in_notes)) and any(
+            has_value(b) for b in parts[-1]
+        ):
             parts.append([])
         parts[-1].append(line)
     return parts
@@ -178,7 +195,7 @@ def is_table_of_contents(lines: list[TextLine]) -> bool:
 
 def side_by_side(page: PdfPage, lines: list[TextLine]) -> list[list[TextLine]]:
     """Return the lines of the page, or of its left and right half if it has tables side by side."""
-    split = _split_position(page, lines)
+    split = _split_position(page, lines) or _tight_split_position(page, lines)
     if split is None:
         return [lines]
     left = [w for line in lines for w in line.words if w.x0 < split]
@@ -188,7 +205,7 @@ def side_by_side(page: PdfPage, lines: list[TextLine]) -> list[list[TextLine]]:
         id(w)
         for line in lines
         for run in line.runs
-        if run.x0 < split - 5 and run.x1 > split + 5
+        if run.x0 < split - 5 and run.x1 > split + 5 and not any(map(_is_number, run.words))
         for w in run.words
     }
     left += [w for w in right if id(w) in across]
@@ -247,3 +264,33 @@ def _split_position(page: PdfPage, lines: list[TextLine]) -> float | None:
         - 2
     )
     return None if any(cell.x0 < split < cell.x1 for cell in amounts) else split
+
+
+def _tight_split_position(page: PdfPage, lines: list[TextLine]) -> float | None:
+    """Return the position between two tables that are as close as words of a sentence.
+
+    Several labels begin at one place, each right behind a number, and all numbers end before it.
+    """
+    starts = [
+        following.x0
+        for line in lines
+        for word, following in pairwise(line.words)
+        if following.x0 > 0.35 * page.width
+        and following.x0 - word.x1 < 1.5 * word.height
+        and _is_number(word)
+        and following.text[0].isalpha()
+    ]
+    if len(starts) < MIN_TIGHT_ROWS:
+        return None
+    usual = min(starts, key=lambda x: sum(abs(x - other) for other in starts))
+    same = [x for x in starts if abs(x - usual) < 3]
+    split = min(same) - 1
+    crossed = any(
+        word.x0 < split < word.x1 for line in lines for word in line.words if line.has_amount
+    )
+    return None if len(same) < max(MIN_TIGHT_ROWS, 0.6 * len(starts)) or crossed else split
+
+
+def _is_number(word: Word) -> bool:
+    """Return whether a word is an amount of several digits, and no year."""
+    return len(word.text) > 4 and is_amount(word.text)

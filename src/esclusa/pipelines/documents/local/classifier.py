@@ -13,6 +13,18 @@ from esclusa.pipelines.documents.local.plain_text import plain
 _STATEMENT_ES = r"\b(?:estados?|cuentas?)(?: \w+){0,3} del?(?: l[oa]s?)?"
 _STATEMENT_EN = r"\bstatements?(?: \w+){0,3} of(?: \w+){0,3}"
 TITLES: dict[str, re.Pattern[str]] = {
+    "changes_in_equity": re.compile(
+        rf"{_STATEMENT_ES} (?:cambios|variaciones|evolucion|movimientos)(?: en| del?)(?: el| la)? "
+        rf"(?:patrimonio|capital|fondos propios|cuentas? de(?:l)? (?:patrimonio|capital))\b|"
+        rf"{_STATEMENT_EN} changes in(?: \w+){{0,2}} (?:equity|capital|shareholders|stockholders|"
+        rf"members|partners)\b|\b(?:stockholders|shareholders|owners)['’]? equity statements?\b|"
+        rf"{_STATEMENT_EN} (?:stockholders|shareholders|owners)['’]? equity\b"
+    ),
+    "trial_balance": re.compile(
+        r"\bbalanza de comprobacion\b|\btrial balances?\b|\bbalances? (?:general )?tributario\b|"
+        r"\bbalances? de (?:comprobacion|sumas|prueba|saldos|(?:8|ocho) columnas)\b|"
+        r"\bsumas y saldos\b"
+    ),
     "cash_flow": re.compile(
         rf"{_STATEMENT_ES} (?:flujos?|origen y aplicacion|cambios en la (?:situacion|"
         rf"posicion) financiera)\b|\bflujos? de (?:efectivo|caja|fondos)\b|"
@@ -37,9 +49,15 @@ TITLES: dict[str, re.Pattern[str]] = {
 }
 _OTHER_STATEMENTS = re.compile(
     rf"{_STATEMENT_ES} (?:cambios en el|evolucion)|{_STATEMENT_EN} changes|"
-    rf"\bnotas? a los estados|\bnotes to the|\btrial balance\b|"
-    rf"\bbalances? de (?:comprobacion|sumas|prueba|saldos)|\bbalance tributario\b"
+    rf"\bnotas? a los estados|\bnotes to the"
 )
+# The heading of a note to the statements: `Nota 7 - Inventarios`, `NOTE 12. Leases`.
+_NOTE = re.compile(
+    r"\s*(?:nota|note)\s*(?:n[°ºo]?\.?\s*)?\d{1,2}\s*[a-z]?\s*[-–—.:)]*\s+[^\W\d]", re.IGNORECASE
+)
+# Within the notes also without the word: `7. INVENTARIOS`.
+_NUMBERED_NOTE = re.compile(r"\s*\d{1,2}\s*[-–—.)]+\s*[A-ZÁÉÍÓÚÑ][^\W\d]")
+_NOTES = re.compile(r"\bnotas? a los estados|\bnotes to the(?: \w+){0,3} statements")
 _OTHER_DOCUMENTS = re.compile(
     r"\A\W*(?:(?:nota|boleta|guia|orden|hoja|libro|lista|listado|catalogo|aviso|carta|acta|"
     r"contrato|comprobante|certificado|informe|detalle|resumen|estado|cartola|extracto|"
@@ -122,7 +140,11 @@ _TITLE_LINES = 14
 def title_class(text: str) -> str | None:
     """Return the class that a text names, if it reads like the title of a statement."""
     lowered = plain(text)
-    if len(lowered) > 140 or _OTHER_STATEMENTS.search(lowered):
+    if len(lowered) > 140 or _NOTE.match(text):
+        return None
+    if TITLES["changes_in_equity"].search(lowered):
+        return "changes_in_equity"
+    if _OTHER_STATEMENTS.search(lowered):
         return None
     return next((name for name, pattern in TITLES.items() if pattern.search(lowered)), None)
 
@@ -132,9 +154,19 @@ def is_other_title(text: str) -> bool:
     return _OTHER_STATEMENTS.search(plain(text)) is not None
 
 
+def note_heading(text: str, *, in_notes: bool) -> str | None:
+    """Return the heading of a note, or of all notes; ``in_notes``: one has been seen before."""
+    if len(text) > 110:
+        return None
+    found = _NOTE.match(text) or _NOTES.search(plain(text))
+    if found or (in_notes and _NUMBERED_NOTE.match(text)):
+        return _CONTINUED.sub("", text).strip(" :.")
+    return None
+
+
 def is_title_shaped(text: str) -> bool:
     """Return whether a text names a statement, and not a section or a row that uses its words."""
-    lowered = plain(text)
+    lowered = plain(text).replace("patrimonio neto", "patrimonio")
     return _NOT_IN_TITLE.search(lowered) is None or _ACTIVITIES.search(lowered) is not None
 
 
@@ -202,9 +234,9 @@ def classify(lines: list[TextLine]) -> tuple[str, float, dict[str, float]]:
     rows = [line for line in lines if line.has_amount]
     titles = _titles(lines, table)
     parts = _parts(rows)
-    scores = {name: round(titles.get(name, 0.0) + parts[name], 2) for name in TITLES}
+    scores = {name: round(titles.get(name, 0.0) + parts.get(name, 0.0), 2) for name in TITLES}
     best = max(scores, key=lambda name: scores[name])
-    whole = parts[best] == len(_PARTS_OF_CLASS[best])
+    whole = best in parts and parts[best] == len(_PARTS_OF_CLASS[best])
     other = _is_other_document(lines, table)
     if len(rows) < 3 or (not titles and (other or not whole)) or (other and not whole):
         return "other", 0.6 if any(scores.values()) else 0.95, scores

@@ -360,3 +360,35 @@ def _is_prior(values: list[NumberColumn]) -> bool:
 
 def _set_date(col: NumberColumn, ends: date) -> None:
     col.year, col.ends = ends.year, ends
+
+
+def with_known_headings(
+    columns: list[NumberColumn], known: list[NumberColumn]
+) -> list[NumberColumn]:
+    """Give columns without headings those of the columns above them or on the page before."""
+    values = [col for col in known if not col.is_reference]
+    own_values = [col for col in columns if not col.is_reference]
+    same = len(columns) == len(known)
+    for index, col in enumerate(columns):
+        near = (
+            known[index]
+            if same
+            else min(known, key=lambda other: abs(other.x1 - col.x1), default=None)
+        )
+        if near is None or (
+            not same and abs(near.x1 - col.x1) > 60 and len(own_values) != len(values)
+        ):
+            continue
+        col.headings, col.year, col.ends, col.scale, col.currency = (
+            near.headings,
+            near.year,
+            near.ends,
+            near.scale,
+            near.currency,
+        )
+        col.group_headings, col.is_reference, col.is_percentage = (
+            near.group_headings,
+            near.is_reference,
+            near.is_percentage,
+        )
+    return columns

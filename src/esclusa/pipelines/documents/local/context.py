@@ -8,10 +8,15 @@ from datetime import date
 from itertools import dropwhile, takewhile, zip_longest
 
 from esclusa.pipelines.documents.local.classifier import is_other_title, title_class
-from esclusa.pipelines.documents.local.headers_footers import is_month_end
 from esclusa.pipelines.documents.local.lines import TextLine
 from esclusa.pipelines.documents.local.money import scale_of
-from esclusa.pipelines.documents.local.periods import Period, date_in, day_and_month, periods
+from esclusa.pipelines.documents.local.periods import (
+    Period,
+    date_in,
+    day_and_month,
+    is_month_end,
+    periods,
+)
 from esclusa.pipelines.documents.local.plain_text import plain
 
 _COMPANY = re.compile(

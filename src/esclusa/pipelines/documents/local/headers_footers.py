@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import calendar
 import re
 
 from esclusa.pipelines.documents.local.lines import TextLine, make_line
-from esclusa.pipelines.documents.local.periods import Period, periods
+from esclusa.pipelines.documents.local.periods import is_month_end, periods
 from esclusa.pipelines.documents.local.plain_text import plain
 from esclusa.pipelines.documents.local.words import PdfPage
 
@@ -97,14 +96,6 @@ def _is_stamp(found: re.Match[str]) -> bool:
     if found["verb"] and not dates and re.search(r"\d:\d\d", found["value"]) is None:
         return False
     return not any(is_month_end(period) for period in dates)
-
-
-def is_month_end(period: Period) -> bool:
-    """Return whether a period ends on the last day of a month."""
-    return (
-        period.ends is not None
-        and period.ends.day == calendar.monthrange(period.ends.year, period.ends.month)[1]
-    )
 
 
 def repeated_texts(all_lines: list[TextLine]) -> set[str]:

@@ -129,6 +129,8 @@ _CURRENCIES = [
     for code, pattern in sorted(_CURRENCY_PATTERNS, key=lambda pair: pair[0] == "USD")
 ]
 _CODE_AT_NUMBER = re.compile(r"\b([a-z]{3})(?=\d)")
+# The longest line that states units, in characters; longer ones are sentences.
+MAX_UNIT_LINE = 90
 _PESOS = ("CLP", "MXN", "COP", "ARS", "UYU", "DOP")
 _C_DOLLARS = re.compile(r"\bc ?\$")
 _ABOUT_UNITS = re.compile(
@@ -152,18 +154,25 @@ def document_currency(lines: list[str], *, spanish: bool, thousands: str = ".") 
     thousands.
     """
     votes: Counter[str] = Counter()
+    unit_votes: Counter[str] = Counter()
     peso_votes = dollar_votes = 0
     for text in lines:
         lowered = plain(text)
-        weight = 5 if _ABOUT_UNITS.search(lowered) else 1
+        about_units = _ABOUT_UNITS.search(lowered) is not None
+        weight = 5 if about_units else 1
         if (code := currency_of(text)) is not None:
             votes[code] += weight
+            if about_units and len(lowered) < MAX_UNIT_LINE:
+                unit_votes[code] += 1
         elif re.search(r"\bpesos\b", lowered):
             peso_votes += weight
         elif _C_DOLLARS.search(lowered):
             votes["NIO" if spanish else "CAD"] += weight
         elif "$" in lowered:
             dollar_votes += 1
+    # A company's legal form in every header names its country, not the currency of its statements.
+    if unit_votes["USD"] > unit_votes.total() / 2 and not peso_votes:
+        return "USD"
     named = max(("MXN" if thousands == "," else "CLP", *_PESOS), key=lambda code: votes[code])
     if peso_votes:
         votes[named] += peso_votes

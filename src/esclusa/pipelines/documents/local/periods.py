@@ -208,3 +208,11 @@ def _number_of(groups: str) -> int:
 def date_in(year: int, month: int, day: int) -> date:
     """Return the date, with the day limited to the length of the month."""
     return date(year, month, min(day, calendar.monthrange(year, month)[1]))
+
+
+def is_month_end(period: Period) -> bool:
+    """Return whether a period ends on the last day of a month."""
+    return (
+        period.ends is not None
+        and period.ends.day == calendar.monthrange(period.ends.year, period.ends.month)[1]
+    )

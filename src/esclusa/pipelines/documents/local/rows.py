@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import pairwise, zip_longest
 
 from esclusa.pipelines.documents.local.columns import NumberColumn, column_at
@@ -24,7 +25,6 @@ _ANNOUNCES = re.compile(
     r"changes in|cambios en)\Z"
 )
 _TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
-_TOTAL_LAST = re.compile(r"\s(?:total|totales|totals)\Z", re.IGNORECASE)
 # Lines around a table that are not part of it.
 _NOISE = re.compile(
     r"^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^\(?continued|^firma|^signature|"
@@ -48,11 +48,8 @@ class TableRow:
     section: str | None = None
     dashes: int = 0
     joined: int = 0
-
-    @property
-    def is_total(self) -> bool:
-        lowered = self.label.strip(" *-–•")
-        return _TOTAL.match(lowered) is not None or _TOTAL_LAST.search(lowered) is not None
+    # The end of its period, where rows instead of columns name it.
+    ends: date | None = None
 
 
 @dataclass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
-from esclusa.pipelines.documents.boxes import box
 from esclusa.pipelines.documents.local import money
 from esclusa.pipelines.documents.local.blocks import (
     Block,
@@ -21,10 +21,14 @@ from esclusa.pipelines.documents.local.blocks import (
 from esclusa.pipelines.documents.local.classifier import (
     classify,
     first_table_page,
+    note_heading,
     title_class,
     title_of,
 )
-from esclusa.pipelines.documents.local.column_periods import read_column_headings
+from esclusa.pipelines.documents.local.column_periods import (
+    read_column_headings,
+    with_known_headings,
+)
 from esclusa.pipelines.documents.local.columns import NumberColumn, find_columns
 from esclusa.pipelines.documents.local.context import (
     StatementContext,
@@ -57,8 +61,16 @@ from esclusa.pipelines.documents.local.numbers import (
 from esclusa.pipelines.documents.local.pdf_words import read_pdf
 from esclusa.pipelines.documents.local.periods import periods
 from esclusa.pipelines.documents.local.plain_text import plain
+from esclusa.pipelines.documents.local.positions import location, words_of_part
+from esclusa.pipelines.documents.local.row_kinds import (
+    date_rows,
+    excepts_shares,
+    is_number_of_shares,
+    is_per_share,
+    is_total,
+)
 from esclusa.pipelines.documents.local.rows import TableRow, table_rows
-from esclusa.pipelines.documents.local.words import PdfPage, PdfText, Recogniser, Word
+from esclusa.pipelines.documents.local.words import PdfPage, PdfText, Recogniser
 
 
 def read_document(
@@ -135,6 +147,8 @@ class _StatementReader:
         self._table_count = 0
         self._row_count = 0
         self._dates_known = False
+        # Whether the last title is that of a note.
+        self._in_notes = False
         self.items: list[dict[str, Any]] = []
         org = organisation_of(_first_page_lines(all_lines), margin_lines)
         if org is not None:
@@ -176,7 +190,7 @@ class _StatementReader:
                 ] + body  # the table continues
             else:
                 section = _section_above(above)
-        for number, part in enumerate(split_at_titles(body)):
+        for number, part in enumerate(split_at_titles(body, in_notes=self._in_notes)):
             if number:
                 self._read_titles(part[:2])
             columns = find_columns(part) or find_columns(heading + part)
@@ -184,11 +198,11 @@ class _StatementReader:
                 continue
             known = self._known_columns.get(lane)
             if not heading and known is not None and known[0] == self._context.title:
-                columns = _with_known_headings(columns, known[1])
+                columns = with_known_headings(columns, known[1])
             else:
                 read_column_headings(columns, heading, self._context)
                 if known is not None and not any(col.year for col in columns):
-                    columns = _with_known_headings(columns, known[1])
+                    columns = with_known_headings(columns, known[1])
             years = [col.year for col in columns if not col.is_reference]
             if not (
                 known is not None
@@ -202,6 +216,8 @@ class _StatementReader:
             if heading and (beside := _section_beside(heading, columns)):
                 start = beside
             rows, self._sections[lane] = table_rows(part, columns, width, start)
+            if self._has_components:
+                date_rows(rows)
             for row in rows:
                 self._add_row(row, columns)
 
@@ -210,7 +226,12 @@ class _StatementReader:
         lines = [line for line in lines if not line.is_prose]
         for line, following in zip_longest(lines, lines[1:]):
             text = line.text
-            if (title := title_of(line, following)) and title != self._context.title:
+            title = note_heading(text, in_notes=self._in_notes)
+            if title:
+                self._in_notes = True
+            elif title := title_of(line, following):
+                self._in_notes = False
+            if title and title != self._context.title:
                 self._context.title = title
                 self._dates_known = False
                 self._add_entity("STATEMENT_TITLE", title, line)
@@ -225,7 +246,7 @@ class _StatementReader:
 
     def _add_entity(self, type: str, text: str, line: TextLine) -> None:
         self.items.append(
-            _location(line.words)
+            location(line.words)
             | {"type": type, type: text, "ORG_NAME": self._context.org, "confidence": 0.9}
         )
 
@@ -245,28 +266,30 @@ class _StatementReader:
         if value is None and not has_unknown_sign(printed, self._convention):
             return
         start, end = digits_span(printed)
-        scale = self._scale_of(printed, value, col)
+        scale = 1 if self._is_per_share(row) else self._scale_of(printed, value, col)
+        ends = self._ends_of(row, col)
+        year = None if self._has_components else col.year
         confidence = (
             0.99
             - (0 if value and scale else 0.4)
             - (0.1 if ledger_side(printed) else 0)
-            - (0.1 if col.year is None else 0)
+            - (0.1 if ends is None or (year is None and not self._has_components) else 0)
             - (0.05 if row.joined else 0)
             - (0.05 if not cell.is_separate else 0)
         )
         self.items.append(
-            _location(*_words_of_part(cell.words, start, end))
+            location(*words_of_part(cell.words, start, end))
             | {
                 "type": "LINE_ITEM_VALUE",
                 "LINE_ITEM_NAME": row.label,
                 "LINE_ITEM_VALUE": printed[start:end],
                 "value": value,
-                "COLUMN_YEAR": str(col.year) if col.year else None,
+                "COLUMN_YEAR": str(year) if year else None,
                 "SECTION_HEADER": row.section,
-                "TOTAL_LABEL": row.label if row.is_total else None,
+                "TOTAL_LABEL": row.label if is_total(row, self._class) else None,
                 "CURRENCY": col.currency or self._context.currency,
                 "UNITS_SCALE": scale or None,
-                "REPORTING_PERIOD": col.ends.isoformat() if col.ends else None,
+                "REPORTING_PERIOD": ends.isoformat() if ends else None,
                 "ORG_NAME": self._context.org,
                 "STATEMENT_TITLE": self._context.title,
                 "TABLE_COLUMN_HEADER": col.heading,
@@ -275,6 +298,32 @@ class _StatementReader:
                 "confidence": round(confidence * min(w.confidence for w in cell.words), 2),
             }
         )
+
+    @property
+    def _has_components(self) -> bool:
+        """Whether columns are components of equity, or sides of an account, instead of periods."""
+        return self._class in ("changes_in_equity", "trial_balance")
+
+    @property
+    def _class(self) -> str | None:
+        """The class of the statement in which the rows are."""
+        return title_class(self._context.title) if self._context.title is not None else None
+
+    def _ends_of(self, row: TableRow, col: NumberColumn) -> date | None:
+        """Return the end of the period of a value."""
+        if not self._has_components:
+            return col.ends
+        return row.ends or self._context.latest or col.ends
+
+    def _is_per_share(self, row: TableRow) -> bool:
+        """Return whether an amount is per share, or a number of shares stated in units."""
+        if is_number_of_shares(row):
+            return self._states_shares_in_units
+        return is_per_share(row)
+
+    @cached_property
+    def _states_shares_in_units(self) -> bool:
+        return any(map(excepts_shares, self._texts))
 
     @cached_property
     def _meaning_of_m(self) -> int:
@@ -297,42 +346,6 @@ class _StatementReader:
         own = 1000 if col.scale == money.AMBIGUOUS and self._meaning_of_m == 1000 else col.scale
         scale = money.first_clear(own, self._context.scale)
         return 1 if scale is None else scale or self._meaning_of_m
-
-
-def _words_of_part(
-    words: list[Word], start: int, end: int
-) -> tuple[list[Word], tuple[int, int] | None]:
-    """Return the words of a cell that hold a part of its text; for one word, also the part."""
-    if len(words) == 1:
-        return words, (start, end)
-    kept, at = [], 0
-    for word in words:
-        if at < end and start < at + len(word.text):
-            kept.append(word)
-        at += len(word.text) + 1
-    return kept, None
-
-
-def _location(words: list[Word], part: tuple[int, int] | None = None) -> dict[str, Any]:
-    boxes = [w.box for w in words]
-    x0, y0, x1, y1 = (
-        min(b[0] for b in boxes),
-        min(b[1] for b in boxes),
-        max(b[2] for b in boxes),
-        max(b[3] for b in boxes),
-    )
-    start, end = words[0].start, words[-1].end
-    if part is not None:  # a sign before the number or a mark behind it is not part of the value
-        length = len(words[0].text)
-        one = (x1 - x0) / length
-        x0, x1 = x0 + one * part[0], x1 - one * (length - part[1])
-        # A joined word has other characters between its parts in the text.
-        if length == end - start:
-            start, end = start + part[0], start + part[1]
-    return {
-        "page_refs": [{"page": words[0].page, "boxes": [box(x0, y0, x1, y1)]}],
-        "text_spans": [{"start": start, "end": end}],
-    }
 
 
 def _marks_thousands(amounts: list[str]) -> bool:
@@ -406,35 +419,3 @@ def _section_beside(heading: list[TextLine], columns: list[NumberColumn]) -> str
         if first.kind == "text" and first.x1 < edge and _SECTION_WORDS.search(plain(first.text)):
             return first.text.strip(" :")
     return None
-
-
-def _with_known_headings(
-    columns: list[NumberColumn], known: list[NumberColumn]
-) -> list[NumberColumn]:
-    """Give columns without headings those of the columns above them or on the page before."""
-    values = [col for col in known if not col.is_reference]
-    own_values = [col for col in columns if not col.is_reference]
-    same = len(columns) == len(known)
-    for index, col in enumerate(columns):
-        near = (
-            known[index]
-            if same
-            else min(known, key=lambda other: abs(other.x1 - col.x1), default=None)
-        )
-        if near is None or (
-            not same and abs(near.x1 - col.x1) > 60 and len(own_values) != len(values)
-        ):
-            continue
-        col.headings, col.year, col.ends, col.scale, col.currency = (
-            near.headings,
-            near.year,
-            near.ends,
-            near.scale,
-            near.currency,
-        )
-        col.group_headings, col.is_reference, col.is_percentage = (
-            near.group_headings,
-            near.is_reference,
-            near.is_percentage,
-        )
-    return columns

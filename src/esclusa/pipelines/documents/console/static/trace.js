@@ -81,6 +81,10 @@ if (trace) {
       const selected = visible.findIndex((value) => item(value).classList.contains("on"));
       const next = visible[Math.min(visible.length - 1, Math.max(0, selected + step))];
       if (next) { event.preventDefault(); select(next.dataset.value, ""); }
+    } else if (event.key === "e" || event.key === "c") {
+      const form = one(".values li.on form");
+      const field = form?.querySelector(event.key === "e" ? "[data-correct]" : "[name=reason]");
+      if (field) { event.preventDefault(); field.focus(); field.select(); }
     } else if (event.key === "+" || event.key === "=") zooms.in();
     else if (event.key === "-") zooms.out();
     else if (event.key === "0") zooms.fit();
@@ -88,6 +92,16 @@ if (trace) {
       const pages = all(".sheet-pages a");
       const current = pages.findIndex((a) => a.getAttribute("aria-current"));
       pages[current + (event.key === "ArrowRight" ? 1 : -1)]?.click();
+    }
+  });
+
+  // In the reason, Enter confirms a value that was not changed, and corrects another.
+  trace.addEventListener("submit", (event) => {
+    const value = event.target.querySelector("[data-correct]");
+    if (!value || event.submitter !== event.target.querySelector("[value=correct]")) return;
+    if (value.value === value.defaultValue) {
+      event.preventDefault();
+      event.target.requestSubmit(event.target.querySelector("[value=confirm]"));
     }
   });
 
