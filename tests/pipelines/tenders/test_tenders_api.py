@@ -216,7 +216,8 @@ async def test_deliveries_are_listed_and_failed_ones_retried(trial: TendersTrial
     rest = (await trial.call("GET", f"/deliveries?status=failed&after={first['next']}"))[1]
     assert {d["installation_id"] for d in first["items"] + rest["items"]} == {"a", "b"}
     assert len((await trial.call("GET", "/deliveries?status=failed&status=sent"))[1]["items"]) == 2
-    assert (await trial.call("GET", "/deliveries?status=nowhere"))[0] == 400
+    status, none = await trial.call("GET", "/deliveries?status=nowhere")
+    assert (status, none["items"]) == (200, [])  # another program may have states of its own
     assert (await trial.call("POST", "/deliveries/retry?nothing=1"))[0] == 400
 
 
