@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -342,3 +343,25 @@ async def test_many_workers_share_one_rate(store: Any, new_store: Any) -> None:
         end = begin + timedelta(seconds=1)
         assert sum(units for at, units in granted if begin <= at < end) <= 20
     assert sum(units for _, units in granted) > 20
+
+
+@pytest.mark.usefixtures("clock")
+async def test_turns_of_a_rate_are_reserved_ahead(store: Any) -> None:
+    """Each has its own time, evenly spaced; one that is too far ahead is denied."""
+    budget = Budget("turns", Rate(10, "minute"))
+    answers = [await store.spend(budget, 2, "s", least=2, ahead=200.0) for _ in range(8)]
+    assert all(isinstance(answer, Granted) for answer in answers)
+    times = [answer.at for answer in answers]
+    for earlier, later in pairwise(times):
+        assert later - earlier >= timedelta(seconds=12) - timedelta(milliseconds=1)
+    for first, sixth in zip(times, times[5:], strict=False):
+        assert sixth - first >= timedelta(minutes=1)
+    assert answers[0].wait == 0
+    assert 60 < answers[-1].wait <= 84
+    refused = await store.spend(budget, 2, "s", least=2, ahead=5.0)
+    assert isinstance(refused, Denied)
+    assert refused.until > times[-1]
+    both = Budget("both rates", Rate(10, "minute"), Window("day", 3, "America/Santiago"))
+    assert isinstance(await store.spend(both, 2, "s", least=2, ahead=60.0), Granted)
+    refused = await store.spend(both, 2, "s", least=2, ahead=60.0)
+    assert refused == Denied(both.windows[1].reset(await store.now()))

@@ -196,23 +196,25 @@ class Attempt:
         """
         await self._tools.queue.flush()
 
-    async def spend(self, budget: Budget, units: int = 1, *, wait: float = 0.0) -> None:
+    async def spend(self, budget: Budget, units: int = 1, *, wait: float = 0.0) -> float:
         """Reserve units before a metered call. Raises BudgetEmpty; the record then waits.
 
-        ``wait``: keep the record for up to so many seconds until the budget has the units, which
-        suits budgets of short windows.
+        ``wait``: keep the record for up to so many seconds until its turn in the budget's rate. The
+        turn is reserved at once, so that none is lost and all workers together keep the rate.
+        Return by how many seconds the turn is missed, which happens on a busy machine.
         """
-        end = time.monotonic() + wait
-        while True:
-            answer = await self.run.tools.store.spend(budget, units, self.stage.name, least=units)
-            if not isinstance(answer, Denied):
-                break
-            left = (answer.until - self.now).total_seconds()
-            if self.lost or self.run.stopping or time.monotonic() + left > end:
-                raise BudgetEmpty(budget.name, answer.until)
-            await asyncio.sleep(max(0.002, left))
+        asked = time.monotonic()
+        answer = await self.run.tools.store.spend(
+            budget, units, self.stage.name, least=units, ahead=wait
+        )
+        if isinstance(answer, Denied):
+            raise BudgetEmpty(budget.name, answer.until)
         # Refund to the window of the first grant: unused units are better than overspent ones.
         self._spent_at.setdefault(budget.name, answer.at)
+        turn = (asked + time.monotonic()) / 2 + answer.wait
+        if answer.wait > 0:
+            await asyncio.sleep(turn - time.monotonic())
+        return max(0.0, time.monotonic() - turn)
 
     async def refund(self, units: int | None = None, budget: Budget | None = None) -> None:
         """Give back units that this attempt reserved and did not use.

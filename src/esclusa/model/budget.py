@@ -136,10 +136,14 @@ class Budget:
 
 @value
 class Granted:
-    """``units`` were reserved at ``at``: at least 1, at most what was requested."""
+    """``units`` were reserved at ``at``: at least 1, at most what was requested.
+
+    ``wait``: the seconds until they may be used, if they were reserved ahead.
+    """
 
     units: int
     at: datetime | None = field(default=None, compare=False)
+    wait: float = field(default=0.0, compare=False)
 
 
 @value

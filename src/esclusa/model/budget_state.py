@@ -248,23 +248,31 @@ def reserve(
     *,
     now: datetime,
     barred: datetime | None,
+    ahead: float = 0.0,
 ) -> Granted | Denied:
     """Reserve up to ``units``, at least ``least``, in all windows, or nothing.
 
-    ``barred``: until when the provider refuses calls.
+    ``barred``: until when the provider refuses calls. ``ahead``: how many seconds before they may
+    be used units of a rate may be reserved; a worker that asks late then loses no turn.
     """
     enough = min(max(1, least), units)
-    rooms = [w.room(enough, now) for w in windows]
-    granted = min([units, *rooms])
-    full = [w.opens(enough, now) for w, room in zip(windows, rooms, strict=True) if room < enough]
-    if barred is not None and barred > now:
-        return Denied(max([barred, *full]))
-    if granted < enough:
-        return Denied(max(full))
+    at, first = now, None
+    while True:
+        rooms = [w.room(enough, at) for w in windows]
+        granted = min([units, *rooms])
+        opens = [w.opens(enough, at) for w, r in zip(windows, rooms, strict=True) if r < enough]
+        if barred is not None and barred > at:
+            opens.append(barred)
+        if not opens:
+            break
+        first = first or max(opens)
+        if max(opens) - now > timedelta(seconds=ahead) or max(opens) <= at:
+            return Denied(first)
+        at = max(opens)
     if granted > 0:
         for window in windows:
-            window.take(granted, spender, now)
-    return Granted(max(0, granted), now)
+            window.take(granted, spender, at)
+    return Granted(max(0, granted), at, (at - now).total_seconds())
 
 
 def give_back(

@@ -280,9 +280,12 @@ class Store(Protocol):
     # budgets
 
     async def spend(
-        self, budget: Budget, units: int, spender: str, least: int = 1
+        self, budget: Budget, units: int, spender: str, least: int = 1, ahead: float = 0.0
     ) -> Granted | Denied:
-        """Reserve up to ``units`` in all windows, or nothing if less than ``least`` is left."""
+        """Reserve up to ``units`` in all windows, or nothing if less than ``least`` is left.
+
+        ``ahead``: units of a rate may be reserved so many seconds before they may be used.
+        """
 
     async def refund(
         self, budget: Budget, units: int, spender: str, at: datetime | None = None

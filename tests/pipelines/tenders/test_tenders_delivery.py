@@ -481,8 +481,8 @@ async def test_a_429_stops_the_sends_of_all_workers(new_trial: Any) -> None:
     here.expo.order(
         "/--/api/v2/push/send", status=429, headers={"Retry-After": "30"}, body={"errors": []}
     )
-    run = await here.runtime.engine.run_cycle("tenders.dispatch", limit=50)
-    assert run.counters["waited"] == 50
+    run = await here.runtime.engine.run_cycle("tenders.dispatch", limit=60)
+    assert run.counters["waited"] == 60
     sends = here.expo.counts["POST /--/api/v2/push/send"]
     await here.run("dispatch")
     await there.run("dispatch")

@@ -14,13 +14,10 @@ from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.rates import Rates
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
-from esclusa.pipelines.tenders.settings import TendersSettings
+from esclusa.pipelines.tenders.settings import BATCH, TendersSettings
 from esclusa.pipelines.tenders.sources import open_sources
 from esclusa.pipelines.tenders.sources.source import TenderSource
 from esclusa.pipelines.tenders.worker_runs import note_run
-
-# Deliveries that are claimed and settled together: one request at Expo's usual pace.
-BATCH = 50
 
 app = App(
     "tenders",

@@ -45,8 +45,10 @@ from esclusa.pipelines.tenders.targeting import matches, quiet_until, wants_even
 # A delivery that may be sent, with its device and its tender.
 Ready = tuple[Delivery, DeviceInstallation, Licitacion]
 
-# Seconds that a batch waits for its turn in the project's pace before it is given back.
+# Seconds that a batch waits for its turn in the project's pace; otherwise it is given back.
 PACE_WAIT = 5.0
+# A turn that is missed by so many seconds is left, because it would meet the next one; how often.
+LATE, TURNS = 0.05, 5
 
 DISPATCH_COUNTERS = {
     "sent": "sent",
@@ -126,16 +128,21 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
         ]
         try:
             async with at.context.expo.turn:
-                await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT)
+                for _ in range(TURNS):
+                    if await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT) < LATE:
+                        break
+                if (limited := at.context.expo.limited_until) and limited > at.now:
+                    raise BudgetEmpty(settings.expo_budget.name, limited)
         except BudgetEmpty as denied:
             outcomes |= {d.id: Wait(denied.until, str(denied)) for d, _, _ in ready[start:]}
             break
         results = await at.context.expo.send(messages)
         for (delivery, device, tender), result in zip(part, results, strict=True):
             outcomes[delivery.id] = await _sent(delivery, device, tender, result, announced, at)
-        limited = next((r for r in results if getattr(r, "kind", "") == "limited"), None)
-        if isinstance(limited, PushRefused):
-            until = at.now + timedelta(seconds=_retry_delay(limited, 1, settings))
+        refused = next((r for r in results if getattr(r, "kind", "") == "limited"), None)
+        if isinstance(refused, PushRefused):
+            until = at.now + timedelta(seconds=_retry_delay(refused, 1, settings))
+            at.context.expo.limited_until = until
             await at.run.observe(settings.expo_budget, "second", until=until)
     return outcomes
 

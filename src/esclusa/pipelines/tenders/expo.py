@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from esclusa import Failure
@@ -84,11 +85,13 @@ PushResult = PushAccepted | PushRefused
 class ExpoClient:
     """The client. Failures are returned as PushRefused; only cancellation is raised.
 
-    ``turn``: held by the one of this process that reserves messages of the project's pace.
+    ``turn``: held by the one of this process that waits for its turn in the project's pace.
+    ``limited_until``: until when Expo accepts nothing, as far as this process knows.
     """
 
     def __init__(self, http: aiohttp.ClientSession, settings: TendersSettings) -> None:
         self.turn = asyncio.Lock()
+        self.limited_until: datetime | None = None
         self._http = http
         self._origin = settings.expo_url
         self._headers = {"Accept": "application/json", "Content-Type": "application/json"}

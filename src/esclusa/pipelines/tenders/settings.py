@@ -10,6 +10,8 @@ from esclusa import Backoff, Budget, EsclusaError, Rate, Window, cron, option
 from esclusa.pipelines.tenders.rates import Rates, parse_rates
 
 CHILE = "America/Santiago"
+# Deliveries that are claimed and settled together: one request at Expo's usual pace.
+BATCH = 60
 
 
 class TendersSettings(BaseModel):
@@ -258,8 +260,8 @@ class TendersSettings(BaseModel):
 
     @property
     def expo_request(self) -> int:
-        """The messages of a request: a twelfth of a second's, and at most 50."""
-        return max(1, min(50, self.expo_rate // 12))
+        """The messages of a request: a tenth of a second's, and at most ``BATCH``."""
+        return max(1, min(BATCH, self.expo_rate // 10))
 
     @property
     def expo_budget(self) -> Budget:

@@ -98,12 +98,20 @@ class BudgetDocuments:
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     async def spend(
-        self, budget: Budget, now: datetime, units: int, spender: str, least: int
+        self,
+        budget: Budget,
+        now: datetime,
+        units: int,
+        spender: str,
+        least: int,
+        ahead: float = 0.0,
     ) -> Granted | Denied:
         return await self._change(
             budget,
             now,
-            lambda s: reserve(s.windows, units, spender, least, now=now, barred=s.barred),
+            lambda s: reserve(
+                s.windows, units, spender, least, now=now, barred=s.barred, ahead=ahead
+            ),
         )
 
     async def refund(

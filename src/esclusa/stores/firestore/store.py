@@ -340,9 +340,9 @@ class FirestoreStore:
     # Budgets
 
     async def spend(
-        self, budget: Budget, units: int, spender: str, least: int = 1
+        self, budget: Budget, units: int, spender: str, least: int = 1, ahead: float = 0.0
     ) -> Granted | Denied:
-        return await self._budgets.spend(budget, await self.now(), units, spender, least)
+        return await self._budgets.spend(budget, await self.now(), units, spender, least, ahead)
 
     async def refund(
         self, budget: Budget, units: int, spender: str, at: datetime | None = None

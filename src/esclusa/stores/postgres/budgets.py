@@ -93,12 +93,13 @@ class BudgetTable:
         units: int,
         spender: str,
         least: int,
+        ahead: float = 0.0,
     ) -> Granted | Denied:
         """Reserve units under the row locks of all windows."""
         moment = await now(connection, offset)
         windows = await self._locked(connection, budget, budget.windows, moment)
         barred = await connection.fetchval(self._blocked_until, budget.name)
-        answer = reserve(windows, units, spender, least, now=moment, barred=barred)
+        answer = reserve(windows, units, spender, least, now=moment, barred=barred, ahead=ahead)
         if isinstance(answer, Granted):
             await self._write(connection, budget, windows)
         return answer

@@ -352,10 +352,10 @@ class PostgresStore:
     # budgets
 
     async def spend(
-        self, budget: Budget, units: int, spender: str, least: int = 1
+        self, budget: Budget, units: int, spender: str, least: int = 1, ahead: float = 0.0
     ) -> Granted | Denied:
         return await self._connections.transaction(
-            lambda c: self._budgets.spend(c, self._offset, budget, units, spender, least)
+            lambda c: self._budgets.spend(c, self._offset, budget, units, spender, least, ahead)
         )
 
     async def refund(

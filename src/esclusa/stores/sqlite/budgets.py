@@ -37,13 +37,18 @@ WHERE name = ? AND per = ? AND start < ? AND (until IS NULL OR until < ?)"""
 
 
 def spend(
-    connection: apsw.Connection, budget: Budget, units: int, spender: str, least: int, now: datetime
+    connection: apsw.Connection,
+    budget: Budget,
+    units: int,
+    spender: str,
+    least: int,
+    ahead: float,
+    now: datetime,
 ) -> Granted | Denied:
     """Reserve units in all windows."""
     windows = _read(connection, budget, now)
-    answer = reserve(
-        windows, units, spender, least, now=now, barred=_blocked_until(connection, budget)
-    )
+    barred = _blocked_until(connection, budget)
+    answer = reserve(windows, units, spender, least, now=now, barred=barred, ahead=ahead)
     if isinstance(answer, Granted):
         _write(connection, budget, windows, now)
     return answer

@@ -339,10 +339,10 @@ class SqliteStore:
     # budgets
 
     async def spend(
-        self, budget: Budget, units: int, spender: str, least: int = 1
+        self, budget: Budget, units: int, spender: str, least: int = 1, ahead: float = 0.0
     ) -> Granted | Denied:
         return await self._writer.write(
-            lambda c: budgets.spend(c, budget, units, spender, least, self._now())
+            lambda c: budgets.spend(c, budget, units, spender, least, ahead, self._now())
         )
 
     async def refund(
