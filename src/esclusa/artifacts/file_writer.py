@@ -9,7 +9,7 @@ import errno
 import os
 import uuid
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import aclosing, contextmanager, suppress
 from functools import cache, partial
 from itertools import count, cycle
@@ -18,7 +18,7 @@ from pathlib import Path
 from esclusa.artifacts.batches import ThreadBatches
 from esclusa.artifacts.bodies import open_source, regroup, wrong_body
 from esclusa.artifacts.disk import FileSystem, drop_from_cache, sync_file, sync_folder
-from esclusa.engine.threads import call_in_thread, wait_until_done
+from esclusa.engine.threads import HANGING, call_in_thread, wait_until_done
 from esclusa.model.errors import ArtifactError, ArtifactExists
 from esclusa.ports.artifacts import Body, KeptArtifact
 
@@ -80,7 +80,7 @@ class FileWriter:
         self,
         root: str,
         hidden_root: str,
-        threads: ThreadPoolExecutor,
+        threads: Executor,
         check_folder: Callable[[str, str], None],
         *,
         durable: bool,
@@ -148,8 +148,12 @@ class FileWriter:
             await self.wait_written(path)
 
     async def close(self) -> None:
-        """Write what was kept. No file stays open between calls."""
-        await self.wait_all_written()
+        """Write what was kept. No file stays open between calls.
+
+        A disk that hangs is waited for only some seconds.
+        """
+        if unwritten := [each for each in self._unwritten.values() if not each.done()]:
+            await asyncio.wait(unwritten, timeout=HANGING)
         self._file_system.close()
 
     def _is_crowded(self) -> bool:

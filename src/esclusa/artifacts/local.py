@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +15,7 @@ from urllib.parse import quote
 
 from esclusa.artifacts.file_writer import FileWriter, PendingFile, os_errors
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
-from esclusa.engine.threads import call_in_thread
+from esclusa.engine.threads import DaemonThreads, call_in_thread
 from esclusa.model.errors import ArtifactError, ArtifactMissing
 from esclusa.ports.artifacts import ArtifactInfo, Artifacts, Body, KeptArtifact
 
@@ -44,7 +42,7 @@ class LocalArtifacts(Artifacts):
         self._public = public_url.rstrip("/") if public_url else None
         self._real = os.path.realpath(self.root)
         self._hidden = self.root / f"{RESERVED}making"
-        self._threads = ThreadPoolExecutor(_THREADS, "artifacts")
+        self._threads = DaemonThreads(_THREADS, "artifacts")
         self._writer = FileWriter(
             str(self.root), str(self._hidden), self._threads, self._check_inside, durable=durable
         )
@@ -53,10 +51,11 @@ class LocalArtifacts(Artifacts):
         return f"LocalArtifacts({str(self.root)!r})"
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._check)
+        await call_in_thread(self._threads, self._check)
 
     async def close(self) -> None:
         await self._writer.close()
+        self._threads.shutdown()
 
     async def put(
         self, path: str, body: Body, *, content_type: str | None = None, create: bool = False
@@ -83,7 +82,7 @@ class LocalArtifacts(Artifacts):
                 return file.read()
 
         await self._writer.wait_written(path)
-        return await asyncio.to_thread(read)
+        return await call_in_thread(self._threads, read)
 
     async def stream(self, path: str, chunk: int = 1 << 20) -> AsyncIterator[bytes]:
         place = self._place(path)
@@ -104,7 +103,7 @@ class LocalArtifacts(Artifacts):
     async def info(self, path: str) -> ArtifactInfo | None:
         place = self._place(path)
         await self._writer.wait_written(path)
-        return await asyncio.to_thread(self._info, path, place)
+        return await call_in_thread(self._threads, partial(self._info, path, place))
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
         walk = self._walk(clean_prefix(prefix))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Protocol, TypeAlias
 
-from esclusa.model.errors import StoreConflict, StoreUnavailable
+from esclusa.model.errors import ArtifactError, StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Locked, Lost, Rejected, Renewal, Settlement, Verdict
 from esclusa.ports.artifacts import Artifacts, KeptArtifact
 from esclusa.ports.store import Store
@@ -62,6 +62,9 @@ _LOCKED, _LOCKED_MOST = 0.25, 2.0
 _WARN_AGAIN = 30.0
 # A batch that cannot be written is sent again in this many parts.
 _PARTS = 8
+# Seconds that a batch waits for its files before it is written without those that have some, and
+# that those wait for them.
+_FILES, _FILES_MOST = 1.0, 60.0
 # How often a settlement fails alone before it counts as one that cannot be written.
 _ALONE = 3
 
@@ -244,12 +247,42 @@ class SettlementQueue:
         return (_GATHER_FILES if files else _GATHER) if count >= _CROWD else 0.0
 
     async def _with_files_synced(self, batch: list[_Entry]) -> list[_Entry]:
+        """The entries whose files are on disk; others are rejected.
+
+        If the disk takes long, entries with files are put aside, and those without are returned.
+        """
+        kept = [each for entry in batch for each in entry[3]]
+        sync = self._spawn(self._artifacts.sync(kept))
+        await asyncio.wait([sync], timeout=_FILES)
+        if sync.done():
+            return self._checked(batch, sync)
+        late = [entry for entry in batch if entry[3]]
+        self._telemetry.event(
+            "warning", "settle: files wait for the disk", queue=self._name, outcomes=len(late)
+        )
+        self._put_aside(late)
+        self._spawn(self._write_late(late, sync))
+        return [entry for entry in batch if not entry[3]]
+
+    async def _write_late(self, entries: list[_Entry], sync: asyncio.Task[None]) -> None:
+        """Write entries whose files took long; if they take too long, that is an error."""
+        await asyncio.wait([sync], timeout=_FILES_MOST)
+        if not sync.done():
+            error = ArtifactError(f"the file was not on disk after {_FILES_MOST:g} seconds")
+            self._deliver(entries, [Rejected(e[0].ref, str(error), error) for e in entries])
+            return
+        if entries := self._checked(entries, sync):
+            verdicts = await self._write(entries)
+            if verdicts is None:
+                await self._write_in_parts(entries)
+            else:
+                self._deliver(entries, verdicts)
+
+    def _checked(self, batch: list[_Entry], sync: asyncio.Task[None]) -> list[_Entry]:
         """The entries whose files are on disk; the others are rejected."""
-        failed: Exception | None = None
-        try:
-            await self._artifacts.sync([kept for entry in batch for kept in entry[3]])
-        except Exception as error:  # noqa: BLE001 - a broken store of artifacts: no file is safe
-            failed = error
+        # A broken store of artifacts: no file is safe.
+        failed = None if sync.cancelled() else sync.exception()
+        failed = failed if failed is None or isinstance(failed, Exception) else None
         faults = [
             next((kept.error or failed for kept in entry[3] if kept.error or failed), None)
             for entry in batch

@@ -6,12 +6,16 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+# Seconds after which a call in a thread, whose caller was cancelled, is left to itself.
+HANGING = 5.0
 
 _Call: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
@@ -65,6 +69,54 @@ class Threads:
                 return
 
 
+class DaemonThreads(Executor):
+    """At most ``size`` threads, which are started when they are needed.
+
+    Unlike those of a ThreadPoolExecutor they are daemons: a call that hangs, for example on a disk
+    that does not answer, does not keep the process from ending.
+    """
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size = size
+        self._name = name
+        self._begin()
+
+    def _begin(self) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._count = 0
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        self._calls.put((future, partial(function, *args, **kwargs)))
+        if not self._idle.acquire(blocking=False) and self._count < self._size:
+            name, own = f"{self._name}-{self._count}", (self._calls, self._idle)
+            threading.Thread(target=self._work, args=own, name=name, daemon=True).start()
+            self._count += 1
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the threads end, those that are busy as soon as they can. Waits for none.
+
+        A later call gets new threads.
+        """
+        for _ in range(self._count):
+            self._calls.put(None)
+        self._begin()
+
+    @staticmethod
+    def _work(calls: SimpleQueue[Any], idle: threading.Semaphore) -> None:
+        while (call := calls.get()) is not None:
+            future, function = call
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:  # noqa: BLE001 - the caller gets it
+                    future.set_exception(error)
+            del call, future, function
+            idle.release()
+
+
 def _deliver(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if answer.done():  # the call was given up
         return
@@ -78,12 +130,16 @@ async def call_in_thread(threads: Executor | None, work: Callable[[], T]) -> T:
     """Run it in a thread (None: one of the loop's own). A cancelled caller waits until it ends.
 
     It cannot be stopped, and what follows (closing a file, another request) must not run beside it.
+    A caller does not wait for ever: see ``wait_until_done``.
     """
     return await wait_until_done(asyncio.get_running_loop().run_in_executor(threads, work))
 
 
 async def wait_until_done(work: asyncio.Future[T]) -> T:
-    """Wait for it without cancelling it. A cancelled caller waits until it ends."""
+    """Wait for it without cancelling it. A cancelled caller waits until it ends.
+
+    It does so for some seconds at most: a disk that hangs must not keep a process from stopping.
+    """
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -92,11 +148,13 @@ async def wait_until_done(work: asyncio.Future[T]) -> T:
 
 
 async def _ended(work: asyncio.Future[T]) -> None:
-    """Wait until it ends, however often the caller is cancelled."""
-    while not work.done():
+    """Wait until it ends, however often the caller is cancelled, but not for ever."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + HANGING
+    while not work.done() and (left := end - loop.time()) > 0:
         with suppress(asyncio.CancelledError):
-            await asyncio.wait([work])
-    if not work.cancelled():
+            await asyncio.wait([work], timeout=left)
+    if work.done() and not work.cancelled():
         work.exception()  # seen: the cancellation is what the caller hears of
 
 
