@@ -56,6 +56,10 @@ FROM pg_partition_tree(to_regclass($1)) t JOIN pg_index i ON i.indrelid = t.reli
 JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace s ON s.oid = c.relnamespace"""
 
 
+# The roles of Supabase's public API.
+_API_ROLES = ["anon", "authenticated"]
+
+
 @dataclass(frozen=True)
 class SchemaPlan:
     """What is missing, and the tables as they will be.
@@ -143,6 +147,8 @@ async def plan(
                 faults += await checks.duplicates(connection, table, index, version < 15)
         indexes = await _index_plan(connection, table, existing, wanted)
         found.steps.extend(_table_steps(table, existing, indexes, wanted))
+        if existing is None and not kind.system:
+            found.steps.extend(await _closing_steps(connection, table))
         found.steps.extend(await default_steps(connection, table))
         found.steps.extend(_archive_steps(table, existing, archived))
         found.obsolete.extend(indexes.obsolete(wanted))
@@ -307,6 +313,22 @@ def _reference(table: Table, field: str) -> str:
     return f" REFERENCES {target} ({id}) ON DELETE CASCADE ON UPDATE CASCADE"
 
 
+async def _closing_steps(connection: Any, table: Table) -> list[MigrationStep]:
+    """Return the step that closes a new table to the roles of Supabase's public API.
+
+    Its default privileges open every new table of ``public`` to them.
+    """
+    rows = await connection.fetch(
+        "SELECT quote_ident(rolname) FROM pg_roles WHERE rolname = ANY($1::name[]) ORDER BY 1",
+        _API_ROLES,
+    )
+    if not rows:
+        return []
+    roles = ", ".join(row[0] for row in rows)
+    sql = f"REVOKE ALL ON TABLE {table.ident} FROM {roles}"
+    return [MigrationStep(f"close {table.name} to {roles}", sql, table.name)]
+
+
 def _add_columns(
     table: Table, existing: ExistingTable, columns: Sequence[TableColumn], foreign: bool
 ) -> list[MigrationStep]:
@@ -345,7 +367,7 @@ def _adopt_steps(table: Table, existing: ExistingTable, foreign: bool) -> list[M
             foreign,
             outside=True,
         )
-        for state, where in table.kind.adopt
+        for state, where in table.kind.adoptions
     ]
     done = f"COMMENT ON COLUMN {table.ident}.{table.status.ident} IS NULL"
     return [*steps, MigrationStep("", done, table.name, foreign)]
