@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from esclusa.model.errors import SettingsError
+from esclusa.model.errors import EsclusaError, SettingsError, StartStopped
 
 if TYPE_CHECKING:
     from esclusa.engine.alerts import AlertSink
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from esclusa.ports.telemetry import Telemetry
     from esclusa.runtime import Runtime
     from esclusa.settings import Settings
+
+# The alert that a process cannot work.
+NOT_STARTED = "not_started"
 
 
 def store_for(settings: Settings) -> Store:
@@ -71,24 +75,77 @@ async def open_runtime(
     """Open the store, the artifacts and the engine; see ``esclusa.runtime.RuntimeOpener``."""
     async with AsyncExitStack() as stack:
         telemetry, sink = await _observe(settings, stack) if work else (None, None)
-        runtime = await stack.enter_async_context(
-            open_store(settings, telemetry=telemetry, alert_sink=sink, wait=wait)
-        )
-        engine = runtime.engine
-        if (work and settings.auto_migrate) if migrate is None else migrate:
-            await engine.startup.call(runtime.migrate)
-            for stage in await engine.startup.call(runtime.save_lifecycles):
-                engine.telemetry.event("warning", stage.text, stage=stage.stage)
-        await engine.startup.call(lambda: runtime.store.use(engine.all_kinds, engine.all_stages))
-        if not engine.lifecycles.loaded:
-            await engine.startup.call(engine.lifecycles.load_starts)
+        opened: list[Runtime] = []
+        try:
+            runtime = await stack.enter_async_context(
+                open_store(settings, telemetry=telemetry, alert_sink=sink, wait=wait)
+            )
+            opened.append(runtime)
+            await _make_ready(runtime, stack, migrate=migrate, work=work)
+        except EsclusaError as error:
+            if work and not isinstance(error, StartStopped):
+                await _report_failed_start(settings, opened, sink, error)
+            raise
         if work:
-            await runtime.artifacts.open()
-            stack.push_async_callback(runtime.artifacts.close)
-            if engine.publisher is not None:
-                await engine.publisher.open()
-                stack.push_async_callback(engine.publisher.close)
+            await runtime.engine.alerts.end(NOT_STARTED, _subject(settings))
         yield runtime
+
+
+async def _make_ready(
+    runtime: Runtime, stack: AsyncExitStack, *, migrate: bool | None, work: bool
+) -> None:
+    """Bring the schema up to date if that is wanted, and open what handlers need."""
+    engine = runtime.engine
+    if (work and runtime.settings.auto_migrate) if migrate is None else migrate:
+        await engine.startup.call(runtime.migrate)
+        for stage in await engine.startup.call(runtime.save_lifecycles):
+            engine.telemetry.event("warning", stage.text, stage=stage.stage)
+    await engine.startup.call(lambda: runtime.store.use(engine.all_kinds, engine.all_stages))
+    if not engine.lifecycles.loaded:
+        await engine.startup.call(engine.lifecycles.load_starts)
+    if work:
+        await runtime.artifacts.open()
+        stack.push_async_callback(runtime.artifacts.close)
+        if engine.publisher is not None:
+            await engine.publisher.open()
+            stack.push_async_callback(engine.publisher.close)
+
+
+def _subject(settings: Settings) -> str:
+    return ",".join(plan.name for plan in settings.plans) or "esclusa"
+
+
+async def _report_failed_start(
+    settings: Settings, opened: list[Runtime], sink: AlertSink | None, error: EsclusaError
+) -> None:
+    """Begin the alert that a process cannot work.
+
+    It is in the store, so that it begins once, if the store can hold it. Otherwise it is only
+    posted, at each start.
+    """
+    from esclusa.model.system_records import Alert, WorkerRecord
+    from esclusa.model.texts import text
+    from esclusa.observability import redact
+
+    message = text("not_started", pipelines=_subject(settings), why=redact.text(str(error)))
+    try:
+        [runtime] = opened
+        await runtime.store.use([Alert.kind, WorkerRecord.kind], [])
+        await runtime.engine.alerts.begin(NOT_STARTED, _subject(settings), message)
+        return
+    except (EsclusaError, ValueError):  # the store is away, or has no table of alerts
+        pass
+    if sink is not None:
+        now = datetime.now(UTC)
+        await sink(
+            Alert(
+                id=f"{NOT_STARTED}-{now:%Y%m%dT%H%M%S}",
+                name=NOT_STARTED,
+                subject=_subject(settings),
+                message=str(message),
+                begun_at=now,
+            )
+        )
 
 
 @asynccontextmanager

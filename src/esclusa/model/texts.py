@@ -63,6 +63,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "cycle_blocked": "{cycle} is blocked: {why}",
     "stage_paused": "{stage} pauses, and then tries one record at a time: {why}",
     "cycle_not_started": "{cycle} cannot start: {why}",
+    "not_started": "{pipelines} cannot start: {why}",
     "error_rate": "{cycle}: {failed} of {taken} records failed ({share}, more than {limit})",
     "backlog": "{stage}: a record has been due since {since}, longer than {limit}",
     "no_worker": "no worker is running, and work has been due since {since}",
