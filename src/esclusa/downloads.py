@@ -6,26 +6,32 @@ Pipelines import these names from ``esclusa.http``.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import socket
 import tempfile
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 from esclusa.engine.threads import call_in_thread
-from esclusa.model.errors import ArtifactError, EsclusaError
+from esclusa.model.errors import ArtifactError, EsclusaError, Failure
 from esclusa.model.value import value
 from esclusa.ssrf import AllowedHosts, is_public
 
 if TYPE_CHECKING:
     import aiohttp
+
+# The longest delay, in seconds, that a `Retry-After` header can ask for.
+MAX_RETRY_AFTER = 86_400.0
 
 # How many bytes at the beginning of a body `inspect` sees.
 HEAD = 1024
@@ -60,10 +66,35 @@ class TooLarge(EsclusaError):
     error_type = "too_large"
 
 
-class BadResponse(EsclusaError):
-    """There was no complete response: cut off, too many redirects, any 4xx or 5xx."""
+class BadResponse(Failure):
+    """There was no complete response: cut off, too many redirects, any 4xx or 5xx.
 
-    error_type = "http_error"
+    ``status``: the response's, if there was one. ``after``: the seconds of its ``Retry-After``.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, after: float | None = None
+    ) -> None:
+        self.status = status
+        super().__init__(message, type="http_error", after=after)
+
+
+def retry_after(headers: Any, now: float) -> float | None:
+    """The seconds of a ``Retry-After`` header, given as a number or a date; at most one day.
+
+    None if the header is missing or cannot be read.
+    """
+    given = headers.get("Retry-After")
+    if given is None:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = max(0.0, parsedate_to_datetime(given).timestamp() - now)
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return min(seconds, MAX_RETRY_AFTER) if seconds >= 0 else None  # refuses nan too
 
 
 @dataclass
@@ -122,9 +153,13 @@ async def safe_session(
 
 @dataclass
 class Download:
-    """A complete body: its bytes, or the temporary file with them while the download is open."""
+    """A complete body: its bytes, or the temporary file with them while the download is open.
+
+    ``sha256``: of the body, in hexadecimal.
+    """
 
     size: int = 0
+    sha256: str = ""
     head: bytes = b""
     redirects: int = 0
     body: bytes | Path = b""
@@ -220,7 +255,11 @@ async def _get(session: SafeSession, target: Any, spool: _Spool) -> str | None:
                 raise BadResponse(f"{target.host}: HTTP {response.status} without a Location")
             return location
         if response.status not in _SUCCESS:
-            raise BadResponse(f"{target.host}: HTTP {response.status}{await _error_text(response)}")
+            raise BadResponse(
+                f"{target.host}: HTTP {response.status}{await _error_text(response)}",
+                status=response.status,
+                after=retry_after(response.headers, time.time()),
+            )
         decompressor = _decompressor(response.headers.get("Content-Encoding", ""))
         length = response.content_length
         if decompressor is None and (length or 0) > spool.limit:
@@ -361,6 +400,7 @@ class _Spool:
     _pending: int = 0
     _file: BinaryIO | None = None
     _path: Path | None = None
+    _digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, part: bytes) -> bool:
         """Add the next part; return whether ``flush`` is needed."""
@@ -373,6 +413,7 @@ class _Spool:
             done.head += part[: HEAD - before]
             if done.size >= HEAD and self.inspect is not None:
                 self.inspect(done.head)
+        self._digest.update(part)
         self._parts.append(part)
         self._pending += len(part)
         return self._pending >= _BLOCK and done.size > self.in_memory
@@ -381,6 +422,7 @@ class _Spool:
         done = self.download
         if done.size < HEAD and self.inspect is not None:
             self.inspect(done.head)
+        done.sha256 = self._digest.hexdigest()
         if self._file is None:
             done.body = b"".join(self._parts)
             return

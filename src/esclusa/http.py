@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from esclusa.downloads import (
@@ -14,15 +13,13 @@ from esclusa.downloads import (
     SafeSession,
     TooLarge,
     download,
+    retry_after,
     safe_session,
 )
 from esclusa.ssrf import AllowedHosts
 
 if TYPE_CHECKING:
     import aiohttp
-
-# The longest delay, in seconds, that a `Retry-After` header can ask for.
-MAX_RETRY_AFTER = 86_400.0
 
 
 @asynccontextmanager
@@ -43,24 +40,6 @@ async def session(
         **options,
     ) as opened:
         yield opened
-
-
-def retry_after(headers: Any, now: float) -> float | None:
-    """The seconds of a ``Retry-After`` header, given as a number or a date; at most one day.
-
-    None if the header is missing or cannot be read.
-    """
-    given = headers.get("Retry-After")
-    if given is None:
-        return None
-    try:
-        seconds = float(given)
-    except ValueError:
-        try:
-            seconds = max(0.0, parsedate_to_datetime(given).timestamp() - now)
-        except (TypeError, ValueError, OverflowError):
-            return None
-    return min(seconds, MAX_RETRY_AFTER) if seconds >= 0 else None  # refuses nan too
 
 
 __all__ = [

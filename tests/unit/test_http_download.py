@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import socket
 import struct
@@ -63,6 +64,7 @@ async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdnSimulato
             assert isinstance(got.body, Path)
             assert (got.size, got.body.stat().st_size) == (3 * MB, 3 * MB)
             assert got.body.read_bytes() == content("mp4", 3 * MB, "b")
+            assert got.sha256 == hashlib.sha256(content("mp4", 3 * MB, "b")).hexdigest()
             kept = got.body
         assert not kept.exists()
         async with download(
@@ -76,8 +78,18 @@ async def test_a_body_is_kept_in_memory_or_in_a_file(cdn: tuple[MediaCdnSimulato
 async def test_every_error_status_is_a_bad_response(
     cdn: tuple[MediaCdnSimulator, str], status: int
 ) -> None:
-    with pytest.raises(BadResponse, match=f"HTTP {status}"):
+    with pytest.raises(BadResponse, match=f"HTTP {status}") as caught:
         await fetch(f"{cdn[1]}/gone/{status}?secret=1", LOOPBACK)
+    assert (caught.value.status, caught.value.after) == (status, None)
+
+
+async def test_a_bad_response_has_the_seconds_of_retry_after(
+    cdn: tuple[MediaCdnSimulator, str],
+) -> None:
+    cdn[0].order("/m/jpg", status=429, headers={"Retry-After": "7200"})
+    with pytest.raises(BadResponse) as caught:
+        await fetch(f"{cdn[1]}/m/jpg/9/a", LOOPBACK)
+    assert caught.value.after == 7200
 
 
 async def test_a_signed_url_is_requested_unchanged_and_its_expiry_is_reported(
