@@ -30,7 +30,17 @@ from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.options import option
 from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.pipeline import App
-from esclusa.model.query import Page, above, at_least, at_most, below, not_null, null, one_of
+from esclusa.model.query import (
+    Page,
+    above,
+    at_least,
+    at_most,
+    beginning,
+    below,
+    not_null,
+    null,
+    one_of,
+)
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Always, cron, every
@@ -92,6 +102,7 @@ __all__ = [
     "above",
     "at_least",
     "at_most",
+    "beginning",
     "below",
     "cron",
     "every",

@@ -40,6 +40,14 @@ class Runtime:
         """The settings of a loaded pipeline."""
         return self.engine.plan_of(pipeline).settings
 
+    async def handle(self, stage: str, id: str) -> None:
+        """Handle one record of a stage (``media.map``) now, in this process.
+
+        For a route that stores a record and wants its outcome. If the process ends meanwhile, a
+        worker handles the record.
+        """
+        await self.engine.runner.handle(stage, id)
+
     @property
     def records(self) -> Records:
         return self.engine.records

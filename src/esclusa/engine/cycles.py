@@ -241,6 +241,17 @@ class CycleRunner:
         finally:
             self._workers.discard(worker)
 
+    async def handle(self, stage: str, id: str) -> None:
+        """Handle one record of the stage now, due or not, unless a worker holds it.
+
+        It is not part of a run. Raises PipelineNotReady.
+        """
+        found = self._registry.stages[stage]
+        cycle = self._registry.cycle_of(found)
+        assert cycle is not None
+        run = self.new_run(cycle, await self._clock.sync())
+        await self.drain(run, stage, limit=1, where={"id": id}, eager=True)
+
     async def serve(self, cycle: Cycle, wait: Callable[[], Awaitable[None]]) -> None:
         """Serve an ``always`` cycle while ``wait`` lasts: its stages claim when something is due.
 

@@ -194,18 +194,23 @@ class Records:
         among: Sequence[str],
         who: str,
         reason: str,
+        to: str | None = None,
+        attempts: int | None = None,
         **fields: Any,
     ) -> bool:
         """Change fields of a record in one of the states ``among``; return whether it was.
 
-        A lease on it ends and it is due at once, because its handler read the old fields. Raises
+        ``to``: move it there; by default it stays in its state. ``attempts``: set the count. A
+        lease on it ends and it is due at once, because its handler read the old fields. Raises
         BadRecord if the table cannot hold the values, and StoreConflict while another program has
         the record locked.
         """
         ref, checked = Ref(kind.kind, id), kind.kind.check_fields(fields)
         verdicts = await self._store.settle(
             [
-                Settlement(ref, state, (state,), None, checked, who=who, reason=reason)
+                Settlement(
+                    ref, to or state, (state,), None, checked, attempts, who=who, reason=reason
+                )
                 for state in among
             ]
         )

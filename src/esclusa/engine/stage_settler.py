@@ -236,8 +236,28 @@ class StageSettler:
             self._stage.name,
             name,
             times,
-            lambda n: _event_fields(ended[n][0].lease, ended[n][1], run.id),
+            lambda n: (
+                _event_fields(ended[n][0].lease, ended[n][1], run.id)
+                | _message(self._stage, ended[n][0].lease, name)
+            ),
         )
+
+
+def _message(stage: Stage, lease: Leased, name: ResultName) -> dict[str, Any]:
+    """The message of a settlement's log event, if the stage says what to call a record."""
+    if stage.log_as is None:
+        return {}
+    try:
+        subject = str(stage.log_as(lease.record))
+    except Exception as error:  # noqa: BLE001 - a function of the pipeline may raise anything
+        subject = f"{lease.ref} (log_as: {type(error).__name__})"
+    tries = stage.retry.tries
+    attempt = f"attempt {lease.attempt}" + ("" if tries is None else f"/{tries}")
+    if name == "retried":
+        return {"message": f"{subject} will retry ({attempt})"}
+    if name == "exhausted" and tries is not None and lease.attempt >= tries:
+        return {"message": f"{subject} reached the maximum of attempts ({tries})"}
+    return {"message": f"{subject}: {name} ({attempt})"}
 
 
 def _event_fields(lease: Leased, settlement: Settlement | None, run: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from esclusa.model.columns import NAME, SQL_TYPE, TRACKING, Field, Track
 from esclusa.model.errors import DeclarationError, EsclusaError
@@ -121,9 +121,11 @@ def shape_faults(
     return faults
 
 
-def adoption(
-    kind: Kind, adopt: Mapping[str, Mapping[str, Any]]
-) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+# The first state of existing rows: by state, the filter that they pass, or several.
+Adopt: TypeAlias = Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]]
+
+
+def adoption(kind: Kind, adopt: Adopt) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
     """The states and conditions of ``adopt=``. Raises DeclarationError with every fault."""
     from esclusa.model.query import conditions  # noqa: PLC0415 - query imports record
 
@@ -140,7 +142,11 @@ def adoption(
     ]
     if not faults:
         try:
-            return tuple((state, conditions(kind, where)) for state, where in adopt.items())
+            return tuple(
+                (state, conditions(kind, each))
+                for state, where in adopt.items()
+                for each in ([where] if isinstance(where, Mapping) else where)
+            )
         except EsclusaError as error:
             faults = [f"adopt: {error}"]
     raise DeclarationError(f"record {kind.name}", faults)

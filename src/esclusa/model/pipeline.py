@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from pydantic import BaseModel
 
 from esclusa.model.budget import Budget
+from esclusa.model.declaration import Adopt, adoption
 from esclusa.model.errors import BadQuery, DeclarationError
 from esclusa.model.query import Query, Where, conditions, query
 from esclusa.model.record import Kind, Record
@@ -118,6 +119,7 @@ class App:
     _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
     _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     _parts: list[tuple[str, Where]] = field(default_factory=list)
+    _adopt: list[tuple[type[Record], Callable[[Any], Adopt]]] = field(default_factory=list)
     _queries: list[DeclaredQuery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -201,6 +203,10 @@ class App:
             return function
 
         return declare
+
+    def adopt(self, record: type[Record], states: Callable[[Any], Adopt]) -> None:
+        """Declare ``adopt=`` of a record as a function of the settings."""
+        self._adopt.append((record, states))
 
     def parts(self, stage: str, *where: Where) -> None:
         """Declare the filters with which runs drain a stage (``run.drain(stage, where=…)``).
@@ -338,6 +344,9 @@ class App:
     def bind(self, settings: BaseModel) -> Plan:
         """Apply the settings. Raises DeclarationError with every fault."""
         faults: list[str] = []
+        for record, states in self._adopt:
+            found = adoption(record.kind, states(settings))
+            record.kind.become(replace(record.kind, adopt=found))
         stages: dict[str, Stage] = {}
         for slug, record, handler, options in self._stages:
             name = f"{self.name}.{slug}"

@@ -26,6 +26,7 @@ from esclusa.model.columns import (
     column_type,
 )
 from esclusa.model.declaration import (
+    Adopt,
     adoption,
     column_faults,
     declaration_faults,
@@ -122,6 +123,15 @@ class Kind:
     def id_field(self) -> str | None:
         """The business field whose column is the id of the table."""
         return next((f.name for f in self.fields if f.column == self.id_column), None)
+
+    @property
+    def adoptions(self) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+        """``adopt`` without the filters on columns that the table lacks."""
+        return tuple(
+            (state, where)
+            for state, where in self.adopt
+            if not any(name in self.lacks for name, _ in where)
+        )
 
     @cached_property
     def unique_key(self) -> bool:
@@ -395,7 +405,7 @@ class Record(StrictFields):
         foreign_keys: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
         partitions: str = "",
-        adopt: Mapping[str, Mapping[str, Any]] | Literal[False] | None = None,
+        adopt: Adopt | Literal[False] | None = None,
         system: bool = False,
         **kwargs: Any,
     ) -> None:

@@ -96,7 +96,7 @@ class StageOptions(CycleOptions, total=False):
     # Where a record goes between attempts. None: the first take state.
     retry_to: str | None
     # Which records it takes. None: all in the take states.
-    where: Where | None
+    where: Where | FromSettings[Where | None] | None
     # In which order it takes them; by default the longest due first.
     order: str | Sequence[str]
     # Take only records that become due from this time on ("2026-11-18", a time with its zone).
@@ -145,6 +145,8 @@ class StageOptions(CycleOptions, total=False):
     dead_letter: Callable[[Any], dict[str, Any]] | None
     # A topic to which dead letters are also published, by the outbox.
     dead_letter_topic: str | FromSettings[str | None] | None
+    # What log lines call a record: "post 456_789 will retry (attempt 3/5)". None: only its id.
+    log_as: Callable[[Any], str] | None
     # The effects of going to the exhausted state, whether by attempts, an error or crashes.
     #
     # A handler that moves a record there with `To` gives the effects itself.
@@ -289,6 +291,7 @@ class Stage:
     alert_budget: float | FromSetting | None = _option("setting", _share, nullable=True)
     dead_letter: Callable[[Any], dict[str, Any]] | None = _option(None, _function, compare=False)
     dead_letter_topic: str | None = _option(None, _topic)
+    log_as: Callable[[Any], str] | None = _option(None, _function, compare=False)
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = _option(None, _function, compare=False)
     # States in which the attempts count from 0 again: another stage takes records there.
     resets: frozenset[str] = frozenset()

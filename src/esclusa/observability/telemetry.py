@@ -38,7 +38,7 @@ class Observer:
             level = "error" if "fault" in details else level
             self._log.write(
                 level,
-                f"{stage}: {result}",
+                details.pop("message", f"{stage}: {result}"),
                 {**details, "engine_stage": stage, "result": result, "seconds": round(seconds, 6)},
             )
             if self._tracer is not None:

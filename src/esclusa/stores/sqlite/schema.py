@@ -255,7 +255,7 @@ def _adopt(kind: Kind, foreign: bool) -> list[MigrationStep]:
     """
     status, attempts = quote(kind.track["status"]), quote(kind.track["attempts"])
     steps = []
-    for state, where in kind.adopt:
+    for state, where in kind.adoptions:
         tests = [condition(kind, name, cond, None) for name, cond in where]
         tests.append(f"{status} IS NULL")
         sets = f"{status} = {text_literal(state)}, {attempts} = {expr(kind, 'attempts')}"
