@@ -1,14 +1,16 @@
 """Downloads of 2,000 files of 100 KB, 32 at a time: the whole pipeline beside a bare aiohttp loop.
 
-The loop does not sync its files to disk. The pipeline does by default; it does not with
-``ESCLUSA_ARTIFACTS_DURABLE=no``, and is measured both ways. Each side is a process of its own: the
-pipeline runs as ``esclusa run`` does, the loop as a script would. For comparison each round also
-runs the loop on uvloop, and with each file synced to disk.
+The rows come from webhook calls, which the pipeline has kept whole. The loop does not sync its
+files to disk. The pipeline does by default; it does not with ``ESCLUSA_ARTIFACTS_DURABLE=no``, and
+is measured both ways. Each side is a process of its own: the pipeline runs as ``esclusa run`` does,
+the loop as a script would. For comparison each round also runs the loop on uvloop, and with each
+file synced to disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
 import time
@@ -25,7 +27,7 @@ from bench.measures import Measure, Scale, progress
 from bench.report import Report, rates
 from esclusa.app import open_runtime
 from esclusa.cli.session import run_fast
-from esclusa.pipelines.media.records import Publication
+from esclusa.pipelines.media import deliveries
 from esclusa.settings import load
 from esclusa.simulators import SimulatorProcess
 
@@ -163,12 +165,7 @@ async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> flo
     }
     async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running() as engine:
         for start in range(0, len(urls), 500):
-            await engine.records.insert(
-                [
-                    Publication(post_id=f"p{start + n}", imagen_url=u)
-                    for n, u in enumerate(urls[start : start + 500])
-                ]
-            )
+            await deliveries.receive(runtime, _delivery(start, urls[start : start + 500]))
         _prepare_machine()
         begun = time.perf_counter()
         run = await engine.run_cycle("media.download")
@@ -176,6 +173,18 @@ async def _ours(urls: list[str], store: str, folder: Path, durable: bool) -> flo
         if run.counters["success"] != len(urls):
             raise RuntimeError(f"not every file was downloaded: {dict(run.counters)}")
         return took
+
+
+def _delivery(first: int, urls: list[str]) -> str:
+    """A webhook call with a photo for each link."""
+    changes = [
+        {
+            "field": "feed",
+            "value": {"item": "photo", "verb": "add", "post_id": f"p{first + n}", "link": url},
+        }
+        for n, url in enumerate(urls)
+    ]
+    return json.dumps({"object": "page", "entry": [{"id": "1", "changes": changes}]})
 
 
 MEASURES: dict[str, Measure] = {"media": media}

@@ -19,6 +19,9 @@ _ALLOWED = (
     " gs://bucket[/prefix] and supabase://bucket"
 )
 
+# Removed around Supabase's settings: environment files often have quotes.
+_QUOTES = " \t\r\n\"'"
+
 
 def open_artifacts(
     url: str,
@@ -31,7 +34,7 @@ def open_artifacts(
 
     Credentials come from the environment and never from the URL: S3 reads the usual AWS variables,
     Cloud Storage uses Google's default credentials, and Supabase reads SUPABASE_URL and
-    SUPABASE_SERVICE_KEY or SUPABASE_SERVICE_KEY_FILE.
+    SUPABASE_SERVICE_KEY, SUPABASE_KEY or SUPABASE_SERVICE_KEY_FILE.
     """
     if public_url is not None and urlsplit(public_url).scheme not in {"http", "https"}:
         raise _fault(
@@ -135,7 +138,7 @@ def _supabase(parts: SplitResult, public_url: str | None, environ: Mapping[str, 
 
     if not parts.netloc or parts.path.strip("/"):
         raise _fault("name a bucket and nothing else: supabase://bucket")
-    address = environ.get("SUPABASE_URL", "")
+    address = environ.get("SUPABASE_URL", "").strip(_QUOTES)
     where = urlsplit(address)
     if (
         where.scheme not in {"http", "https"}
@@ -148,18 +151,19 @@ def _supabase(parts: SplitResult, public_url: str | None, environ: Mapping[str, 
             "must be the project's address, https://project.supabase.co, without keys",
             "SUPABASE_URL",
         )
-    key = environ.get("SUPABASE_SERVICE_KEY", "")
+    key = environ.get("SUPABASE_SERVICE_KEY") or environ.get("SUPABASE_KEY", "")
     if not key and (file := environ.get("SUPABASE_SERVICE_KEY_FILE")):
         try:
             key = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             raise _fault(f"{file!r} cannot be read", "SUPABASE_SERVICE_KEY_FILE") from None
-    if not key.strip() or not key.strip().isascii() or not key.strip().isprintable():
+    key = key.strip(_QUOTES)
+    if not key or not key.isascii() or not key.isprintable():
         raise _fault(
             "is not set, or is not a key; copy it from the project's API settings",
             "SUPABASE_SERVICE_KEY",
         )
-    return SupabaseArtifacts(parts.netloc, address=address, key=key.strip(), public_url=public_url)
+    return SupabaseArtifacts(parts.netloc, address=address, key=key, public_url=public_url)
 
 
 def _fault(what: str, name: str = "ESCLUSA_ARTIFACTS") -> SettingsError:

@@ -18,6 +18,7 @@ SIMULATORS: dict[str, str] = {
     "chilecompra": "chilecompra:ChileCompraSimulator",
     "documentai": "documentai:DocumentAiSimulator",
     "expo": "expo:ExpoSimulator",
+    "graph_api": "graph_api:GraphApiSimulator",
     "information_tracer": "information_tracer:InformationTracerSimulator",
     "media_cdn": "media_cdn:MediaCdnSimulator",
     "supabase": "supabase:SupabaseSimulator",

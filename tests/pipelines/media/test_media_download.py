@@ -15,7 +15,7 @@ from support.loopback import http_server
 from esclusa.artifacts.paths import clean
 from esclusa.model import texts
 from esclusa.model.system_records import Alert, DeadLetter
-from esclusa.pipelines.media.downloads import object_path
+from esclusa.pipelines.media.paths import object_path
 from esclusa.pipelines.media.records import Publication
 from esclusa.simulators.media_cdn import content
 

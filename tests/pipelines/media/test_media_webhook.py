@@ -181,7 +181,7 @@ async def test_repeated_delivery_is_stored_once(service: MediaService) -> None:
         ("1_4", "share", None),
     ]
     # columns unknown to the pipeline get their defaults
-    assert {r["mensaje"] for r in rows} == {"hola"}
+    assert {r["likes"] for r in rows} == {7}
     again = PHOTO | {
         "link": "https://cdn.example/a.jpg?oe=2"
     }  # the same picture with another signature

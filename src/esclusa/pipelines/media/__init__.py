@@ -4,33 +4,85 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from esclusa import App, not_null
-from esclusa.http import SafeSession, safe_session
-from esclusa.pipelines.media import downloads, views
-from esclusa.pipelines.media.records import MediaNotice, Publication
+from esclusa import App, Backoff, below, not_null
+from esclusa.http import safe_session, session
+from esclusa.pipelines.media import deliveries, downloads, views
+from esclusa.pipelines.media.downloads import MediaContext
+from esclusa.pipelines.media.links import GraphApi
+from esclusa.pipelines.media.records import (
+    Delivery,
+    MediaFile,
+    MediaNotice,
+    Picture,
+    Publication,
+)
 from esclusa.pipelines.media.settings import MediaSettings
 
 if TYPE_CHECKING:
     from esclusa import Runtime
 
-app = App("media", settings=MediaSettings, records=[Publication, MediaNotice])
+app = App(
+    "media",
+    settings=MediaSettings,
+    records=[Publication, Picture, MediaFile, MediaNotice, Delivery],
+)
+app.adopt(Publication, lambda s: s.adopt)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+COUNTERS = {"success": "success", "retried": "retried", "error": "error"}
 
 app.stage(
     Publication,
     take="pending",
     hold="downloading",
     exhausted="error",
+    where=lambda s: s.where,
+    retry=lambda s: s.backoff,
+    breaker=lambda s: s.breaker,
+    concurrency=lambda s: s.concurrency,
+    dead_letter=downloads.dead_letter,
+    log_as=downloads.named,
+    cycle=False,
+)(downloads.download)
+app.cycle(
+    name="download",
+    stages=["download"],
+    every=lambda s: s.interval_seconds,
+    alert_rate=lambda s: s.alert_error_rate,
+    alert_min=lambda s: s.alert_min_batch,
+    counters=COUNTERS,
+)(downloads.run_downloads)
+app.stage(
+    Picture,
+    name="pictures",
+    take="pending",
+    hold="downloading",
+    exhausted="error",
     where={"imagen_url": not_null},
     retry=lambda s: s.backoff,
-    every=lambda s: s.interval_seconds,
+    breaker=lambda s: s.breaker,
     concurrency=lambda s: s.concurrency,
+    every=lambda s: s.interval_seconds,
     alert_rate=lambda s: s.alert_error_rate,
     alert_min=lambda s: s.alert_min_batch,
     dead_letter=downloads.dead_letter,
-    counters={"success": "success", "retried": "retried", "error": "error"},
-)(downloads.download)
+    log_as=downloads.named,
+    counters=COUNTERS,
+)(downloads.download_picture)
+app.stage(
+    Delivery,
+    name="map",
+    take="received",
+    exhausted="failed",
+    retry=Backoff(tries=20, base=5, cap=300),
+    concurrency=2,
+    alert_rate=None,
+    dead_letter=deliveries.dead_letter,
+)(deliveries.map_delivery)
+app.cycle(name="prune-deliveries", every="1d", singleton=True)(deliveries.prune)
 
 app.view(
     "Media by state, with their average attempts",
@@ -49,15 +101,23 @@ app.view(
     where=views.RETRIED,
 )(views.retries)
 app.declare_query(Publication, views.WITH_MEDIA, sum="attempts")
+app.declare_query(Delivery, {"status": "mapped", "received_at": below(EPOCH)})
 app.declare_query(Publication, views.RETRIED, order=("-attempts", "updated_at"))
 
 
 @app.lifespan
 @asynccontextmanager
-async def download_session(settings: MediaSettings) -> AsyncIterator[SafeSession]:
-    """Open the HTTP session of the downloads."""
-    async with safe_session(settings.allowed, connections=settings.concurrency) as session:
-        yield session
+async def context(settings: MediaSettings) -> AsyncIterator[MediaContext]:
+    """Open the HTTP sessions of the downloads and of the Graph API."""
+    async with (
+        safe_session(settings.allowed, connections=settings.concurrency) as links,
+        session(connections=settings.concurrency) as calls,
+    ):
+        graph = None
+        if settings.access_token is not None:
+            token = settings.access_token.get_secret_value()
+            graph = GraphApi(calls, settings.graph_url, token)
+        yield MediaContext(links, graph)
 
 
 @app.routes

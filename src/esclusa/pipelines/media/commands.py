@@ -48,8 +48,9 @@ def run(session: Session, limit: int | None) -> int:
 def import_(session: Session, file: Path) -> int:
     """Add publications from FILE (CSV, JSON or NDJSON).
 
-    Columns: post_id, tipo_item, imagen_url, imagen_local, media_id. Invalid rows are reported by
-    number and skipped. A post with the same link or media_id again is a duplicate.
+    Columns: post_id, tipo_item, imagen_url, imagen_local, media_id, page_id, nombre_nora, mensaje.
+    Invalid rows are reported by number and skipped. A post with the same link or media_id again is
+    a duplicate.
     """
 
     async def import_file(runtime: Runtime) -> ImportReport:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from esclusa.http import session
-from esclusa.pipelines.media import views, webhook
-from esclusa.pipelines.media.publications import Publications
+from esclusa.pipelines.media import deliveries, views
 from esclusa.pipelines.media.records import Publication
 from esclusa.simulators.media_cdn import sign
 
@@ -66,7 +66,7 @@ async def prepare(runtime: Any, urls: dict[str, str], folder: Path) -> None:
     ]
     async with session() as http, http.post(f"{cdn}/_faults", json=faults) as answer:
         answer.raise_for_status()
-    await Publications(runtime.records, "webhook:meta").receive(webhook.read_media(document))
+    await deliveries.receive(runtime, json.dumps(document))
 
 
 def _change(item: str, post_id: str, **fields: Any) -> dict[str, Any]:

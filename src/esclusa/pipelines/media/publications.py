@@ -10,9 +10,17 @@ from urllib.parse import urlsplit
 
 from esclusa import BadRecord, EsclusaError, Record, RecordWithChildren, one_of
 from esclusa.imports import ImportedRow, ImportReport
-from esclusa.pipelines.media.records import WITHOUT_FILE, MediaNotice, Medium, Publication
+from esclusa.pipelines.media.records import (
+    WAITING,
+    MediaNotice,
+    Medium,
+    Picture,
+    Publication,
+)
 
-COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id")
+# Columns of the post that a file may have too.
+ABOUT = ("page_id", "nombre_nora", "mensaje")
+COLUMNS = ("post_id", "tipo_item", "imagen_url", "imagen_local", "media_id", *ABOUT)
 # Prefix of a part that is derived from the link because the row has no media id.
 BY_LINK = "url:"
 CHUNK = 500
@@ -69,15 +77,53 @@ class Publications:
         ]
         report.known += len(media) - len(fresh)
         for start in range(0, len(fresh), CHUNK):
-            chunk = fresh[start : start + CHUNK]
-            try:
-                await self._insert([medium for _, medium in chunk], report)
-            except BadRecord:  # the table refuses one of them: insert one by one to find it
-                for number, medium in chunk:
-                    try:
-                        await self._insert([medium], report)
-                    except BadRecord as error:
-                        report.refuse(number, _first_line(error))
+            await self._insert_parts(fresh[start : start + CHUNK], report)
+
+    async def _insert_parts(self, media: list[tuple[int, Medium]], report: ImportReport) -> None:
+        """Insert them; if the table refuses one, halve them to find it."""
+        try:
+            await self._insert([medium for _, medium in media], report)
+        except BadRecord as error:
+            if len(media) > 1:
+                middle = len(media) // 2
+                await self._insert_parts(media[:middle], report)
+                await self._insert_parts(media[middle:], report)
+            else:
+                await self._insert_beside(*media[0], error, report)
+
+    async def _insert_beside(
+        self, number: int, medium: Medium, error: BadRecord, report: ImportReport
+    ) -> None:
+        """Store a medium that the table refuses beside the row of its post, or report why not."""
+        try:
+            result = await self._add_beside(medium)
+        except BadRecord as other:
+            report.refuse(number, _first_line(other))
+            return
+        if result is None:
+            report.refuse(number, _first_line(error))
+        report.created += result == "created"
+        report.known += result == "known"
+
+    async def _add_beside(self, medium: Medium) -> Literal["created", "known"] | None:
+        """Store a medium that the table refuses because it takes one row per post.
+
+        The first medium belongs to the row, which another program may have written. Further ones
+        are pictures beside it. Return None if the post has no row: it was refused for itself.
+        """
+        rows = (await self._rows([medium.post_id])).get(medium.post_id, [])
+        if not rows or medium.imagen_local is not None:
+            return None
+        notices = (await self._notices([medium.post_id])).get(medium.post_id, {})
+        if notices and medium.part not in notices and medium.url is not None:
+            [children] = await self._records.insert_if_new(
+                [RecordWithChildren(medium.notice(), [medium.picture()])]
+            )
+            return "known" if children is None else "created"
+        if rows[0].imagen_url is None and medium.url is not None and not notices:
+            await self._set_row_link(rows[0], medium.url)
+        await self._records.insert_if_new([RecordWithChildren(medium.notice(), [])])
+        return "known"
 
     async def _insert(self, media: list[Medium], report: ImportReport) -> None:
         inserted = await self._records.insert_if_new(
@@ -161,15 +207,8 @@ class Publications:
                 return await self._add_to_post(medium, rows, notices)
             row = free[0] if len(rows) == 1 else None
         if row is None:
-            return "known"
-        changed = await self._records.edit(
-            Publication,
-            row.id,
-            among=WITHOUT_FILE,
-            who=self._who,
-            reason="the webhook sent a new link",
-            imagen_url=medium.url,
-        )
+            return "updated" if await self._edit_picture(medium, notice) else "known"
+        changed = await self._set_row_link(row, medium.url)
         if changed:
             row.imagen_url = medium.url
         if notice is None:  # another program's row: the notice links it to this medium from now on
@@ -182,13 +221,45 @@ class Publications:
             await self._set_link(notice, medium.url)
         return "updated" if changed else "known"
 
+    async def _set_row_link(self, row: Publication, url: str) -> bool:
+        """Give a row without a file its new link. It is tried anew, unless the row is in error."""
+        change = {"who": self._who, "reason": "the webhook sent a new link", "imagen_url": url}
+        edit = self._records.edit
+        if await edit(Publication, row.id, among=WAITING, to="pending", attempts=0, **change):
+            return True
+        return bool(await edit(Publication, row.id, among=("error",), **change))
+
+    async def _edit_picture(self, medium: Medium, notice: MediaNotice | None) -> bool:
+        """Give a further picture of a post its new link."""
+        if notice is None or medium.url is None:
+            return False
+        changed = await self._records.edit(
+            Picture,
+            Picture.kind.id_of(medium.post_id, medium.part),
+            among=WAITING,
+            to="pending",
+            attempts=0,
+            who=self._who,
+            reason="the webhook sent a new link",
+            imagen_url=medium.url,
+        )
+        if changed:
+            await self._set_link(notice, medium.url)
+        return bool(changed)
+
     async def _add_to_post(
         self, medium: Medium, rows: list[Publication], notices: dict[str, MediaNotice]
     ) -> Literal["created", "known"]:
         notice = medium.notice()
-        [children] = await self._records.insert_if_new(
-            [RecordWithChildren(notice, [medium.publication()])]
-        )
+        try:
+            [children] = await self._records.insert_if_new(
+                [RecordWithChildren(notice, [medium.publication()])]
+            )
+        except BadRecord:
+            if (result := await self._add_beside(medium)) is None:
+                raise
+            notices[medium.part] = notice
+            return result
         rows[:] = (await self._rows([medium.post_id])).get(medium.post_id, [])
         notices[medium.part] = notice
         return "known" if children is None else "created"
@@ -237,7 +308,14 @@ def read_row(row: ImportedRow) -> Medium:
     part = values.get("media_id") or (
         "0" if url is None else f"{BY_LINK}{hashlib.sha256(url.encode()).hexdigest()[:32]}"
     )
-    return Medium(post, part, values.get("tipo_item"), url, imagen_local=values.get("imagen_local"))
+    return Medium(
+        post,
+        part,
+        values.get("tipo_item"),
+        url,
+        imagen_local=values.get("imagen_local"),
+        post={name: values[name] for name in ABOUT if values.get(name) is not None},
+    )
 
 
 def _link_fault(url: str) -> str | None:

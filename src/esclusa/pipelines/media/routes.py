@@ -5,15 +5,14 @@ from __future__ import annotations
 import hmac
 import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from esclusa import Runtime
-from esclusa.pipelines.media import views, webhook
-from esclusa.pipelines.media.publications import Publications
+from esclusa.pipelines.media import deliveries, views, webhook
 from esclusa.pipelines.media.settings import MediaSettings
 from esclusa.web import (
     SELF_AUTHENTICATED,
@@ -24,8 +23,6 @@ from esclusa.web import (
     problem_responses,
 )
 
-WHO = "webhook:meta"
-
 
 class RefusedMedium(BaseModel):
     """A medium that the table refuses; ``row`` is its position in the delivery, from 1."""
@@ -35,12 +32,18 @@ class RefusedMedium(BaseModel):
 
 
 class DeliveryResult(BaseModel):
-    """How many media of a delivery were created, updated or known, and those refused."""
+    """How many media of a delivery were created, updated or known, and those refused.
+
+    ``delivery`` and ``status`` are there if it is not mapped: its record, which is ``failed``, or
+    ``received`` and will be mapped later.
+    """
 
     created: int
     updated: int
     known: int
     errors: list[RefusedMedium] | None = None
+    delivery: str | None = None
+    status: Literal["received", "failed"] | None = None
 
 
 class MediaSummaryItem(BaseModel):
@@ -99,7 +102,7 @@ def router(runtime: Runtime) -> APIRouter:
     """Return the routes on an opened runtime."""
     api = APIRouter(tags=["media"], generate_unique_id_function=operation_id)
     settings: MediaSettings = runtime.settings_of("media")
-    _add_webhook(api, settings, Publications(runtime.records, WHO), runtime)
+    _add_webhook(api, settings, runtime)
 
     @api.get(
         "/media/summary",
@@ -139,9 +142,7 @@ def _masked(page: dict[str, Any]) -> dict[str, Any]:
     return page | {"items": [mask_fields(item) for item in page["items"]]}
 
 
-def _add_webhook(
-    api: APIRouter, settings: MediaSettings, publications: Publications, runtime: Runtime
-) -> None:
+def _add_webhook(api: APIRouter, settings: MediaSettings, runtime: Runtime) -> None:
     def refused(status: int, message: str) -> HTTPException:
         """Log the refusal: Meta reports it nowhere, and stops sending after a while."""
         runtime.engine.telemetry.event(
@@ -180,11 +181,11 @@ def _add_webhook(
         summary="A delivery of Meta's webhook",
     )
     async def receive(request: Request) -> Any:
-        """Store the media of a signed delivery, each once.
+        """Store a signed delivery whole, then its media as rows, each once.
 
-        Comments, reactions, removals and unknown changes are skipped. Media that the table
-        refuses are listed in `errors` and logged; the answer is still 200, because a repeated
-        delivery would be refused again.
+        Comments, reactions, removals and unknown changes are skipped. Media that the table refuses
+        are listed in `errors`; the delivery is then `failed`, raises an alert and can be mapped
+        again. The answer is still 200, because the delivery is stored.
         """
         if settings.app_secret is None:
             raise refused(503, "META_APP_SECRET is not set: every delivery is refused")
@@ -194,13 +195,17 @@ def _add_webhook(
         ):
             raise refused(403, "X-Hub-Signature-256 does not sign this body with META_APP_SECRET")
         try:
-            document = json.loads(body)
+            json.loads(body)
+            text = body.decode()
         except (ValueError, RecursionError) as error:
             raise refused(400, f"the body is not JSON: {error}") from None
-        counts = await publications.receive(webhook.read_media(document))
-        runtime.engine.telemetry.event(
-            "warning" if "errors" in counts else "info",
-            "stored a delivery of Meta's webhook",
-            **counts,
-        )
-        return counts
+        delivery = await deliveries.receive(runtime, text)
+        counts = {
+            "created": delivery.created,
+            "updated": delivery.updated,
+            "known": delivery.known,
+            "errors": delivery.refused or None,
+        }
+        if delivery.status == "mapped":
+            return counts
+        return counts | {"delivery": delivery.id, "status": delivery.status}

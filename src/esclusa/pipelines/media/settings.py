@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, SecretStr, field_validator
 
-from esclusa import Backoff, option
+from esclusa import Backoff, Breaker, above, beginning, not_null, one_of, option
 from esclusa.http import AllowedHosts
+from esclusa.pipelines.media import paths
+from esclusa.pipelines.media.paths import DEFAULT_PATH
+from esclusa.pipelines.media.records import Publication
+
+# The text columns by which a row can be chosen.
+TAKE_BY = ("post_id", "tipo_item", "mensaje", "page_id", "nombre_nora")
 
 
 class MediaSettings(BaseModel):
-    """Limits of downloads and retries, and the secrets of the webhook."""
+    """Limits of downloads and retries, the team's table and folders, the secrets of Meta."""
 
     timeout_seconds: float = option(
         "MEDIA_TIMEOUT_SECONDS",
@@ -63,6 +71,65 @@ class MediaSettings(BaseModel):
     alert_min_batch: int = option(
         "MEDIA_ALERT_MIN_BATCH", 5, ge=1, help="Smallest batch that can raise an alert."
     )
+    take: tuple[str, ...] = option(
+        "MEDIA_TAKE",
+        (),
+        help="Which rows with a link are media: conditions on columns, separated by commas. "
+        "tipo_item=photo|video,mensaje takes photos and videos with a caption; a name alone means "
+        "neither NULL nor empty.",
+    )
+    path: str = option(
+        "MEDIA_PATH",
+        DEFAULT_PATH,
+        help="Path of a file in the artifact store, with columns in braces and {ext}, such as "
+        "{nombre_nora}/publicaciones_meta/{post_id}{ext}.",
+    )
+    tenants: tuple[str, ...] = option(
+        "MEDIA_TENANTS",
+        (),
+        help="The tenant (nombre_nora) of each page that the webhook receives: page=tenant; "
+        "*=tenant for all others.",
+    )
+    files_at: tuple[str, ...] = option(
+        "MEDIA_FILES_AT",
+        (),
+        help="Beginnings of addresses in imagen_local and video_local that count as downloaded "
+        "when a table is first attached. Default: those of SUPABASE_URL; without it, any address.",
+    )
+    supabase_url: str | None = option(
+        "SUPABASE_URL", None, help="Address of the Supabase project, if files are stored there."
+    )
+    breaker_errors: int = option(
+        "MEDIA_BREAKER_ERRORS",
+        5,
+        ge=1,
+        help="Storage errors in a row after which downloads pause, without counting attempts.",
+    )
+    breaker_seconds: float = option(
+        "MEDIA_BREAKER_SECONDS",
+        30.0,
+        gt=0,
+        le=3600,
+        help="First pause after storage errors; it doubles, up to 15 minutes.",
+    )
+    keep_deliveries_days: float = option(
+        "MEDIA_KEEP_DELIVERIES_DAYS",
+        30.0,
+        gt=0,
+        help="How long deliveries of the webhook are kept after they were mapped.",
+    )
+    access_token: SecretStr | None = option(
+        "META_ACCESS_TOKEN",
+        None,
+        secret=True,
+        help="Page token of the Graph API, to ask for a fresh link when one has expired.",
+    )
+    graph_url: str = option(
+        "META_GRAPH_URL",
+        "https://graph.facebook.com/v23.0",
+        pattern=r"https?://.+",
+        help="Address of the Graph API, with its version.",
+    )
     app_secret: SecretStr | None = option(
         "META_APP_SECRET",
         None,
@@ -73,6 +140,34 @@ class MediaSettings(BaseModel):
         "META_VERIFY_TOKEN", None, secret=True, help="Token that Meta sends to verify the webhook."
     )
 
+    @field_validator("take")
+    @classmethod
+    def _conditions(cls, conditions: tuple[str, ...]) -> tuple[str, ...]:
+        known = [name for name in Publication.model_fields if name in TAKE_BY]
+        for each in conditions:
+            name, equals, values = each.partition("=")
+            if name.strip() not in known or (equals and not values.strip()):
+                raise ValueError(
+                    f"{each!r} is not a condition such as tipo_item=photo|video or mensaje; "
+                    f"the columns are {', '.join(known)}"
+                )
+        return conditions
+
+    @field_validator("tenants")
+    @classmethod
+    def _pages(cls, tenants: tuple[str, ...]) -> tuple[str, ...]:
+        for each in tenants:
+            page, equals, tenant = each.partition("=")
+            if not (page.strip() and equals and tenant.strip()):
+                raise ValueError(f"{each!r} is not page=tenant")
+        return tenants
+
+    @field_validator("path")
+    @classmethod
+    def _pattern(cls, pattern: str) -> str:
+        paths.check(pattern)
+        return pattern
+
     @field_validator("allow_hosts")
     @classmethod
     def _hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -82,6 +177,42 @@ class MediaSettings(BaseModel):
     @property
     def allowed(self) -> AllowedHosts:
         return AllowedHosts.parse(self.allow_hosts)
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """The filter of the rows that are downloaded."""
+        found: dict[str, Any] = {"imagen_url": not_null}
+        for each in self.take:
+            name, equals, values = (part.strip() for part in each.partition("="))
+            choices = [value.strip() for value in values.split("|")]
+            found[name] = one_of(*choices) if equals else above("")
+        return found
+
+    @property
+    def tenant_of(self) -> dict[str, str]:
+        """The tenant of each page."""
+        pairs = (each.partition("=") for each in self.tenants)
+        return {page.strip(): tenant.strip() for page, _, tenant in pairs}
+
+    @property
+    def storage(self) -> tuple[str, ...]:
+        """How addresses of the team's storage begin, if that is known."""
+        if self.files_at or not self.supabase_url:
+            return self.files_at
+        address = self.supabase_url.strip(" \"'").rstrip("/").removesuffix("/storage/v1")
+        return (f"{address}/storage/v1/object/public/",)
+
+    @property
+    def adopt(self) -> dict[str, list[dict[str, Any]]]:
+        """Which rows of a table that is first attached have their file."""
+        tests: list[Any] = [beginning(each) for each in self.storage] or [above("")]
+        return {"success": [{name: t} for name in ("imagen_local", "video_local") for t in tests]}
+
+    @property
+    def breaker(self) -> Breaker:
+        return Breaker(
+            "storage_error", errors=self.breaker_errors, pause=self.breaker_seconds, cap="15m"
+        )
 
     @property
     def backoff(self) -> Backoff:

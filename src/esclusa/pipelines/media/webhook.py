@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from esclusa.pipelines.media.records import Medium
@@ -30,31 +30,46 @@ def is_signed(body: bytes, signature: str | None, secret: str) -> bool:
     )
 
 
-def read_media(document: Any) -> Iterator[Medium]:
+def read_media(document: Any, tenants: Mapping[str, str] = {}) -> Iterator[Medium]:
     """Yield the media of a delivery and skip everything else.
 
+    ``tenants``: the tenant of each page; that of ``*`` is for pages without one.
     Meta also sends arrays of documents, and changes directly in the entry: both are read.
     """
     for page in _dicts(document if isinstance(document, list) else [document]):
         if page.get("object") != "page":
             continue
         for entry in _dicts(page.get("entry")):
+            page_id = _text(entry.get("id"))
             for change in _dicts(entry.get("changes")) or ([entry] if "value" in entry else []):
                 if change.get("field") == "feed" and isinstance(change.get("value"), dict):
-                    yield from _media_of(change["value"])
+                    yield from _media_of(change["value"], _post(change["value"], page_id, tenants))
 
 
-def _media_of(value: dict[str, Any]) -> Iterator[Medium]:
+def _post(value: dict[str, Any], page_id: str | None, tenants: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the change says of its post, by column."""
+    message, created = value.get("message"), value.get("created_time")
+    return {
+        "page_id": page_id,
+        "nombre_nora": tenants.get(page_id or "", tenants.get("*")),
+        "mensaje": message if isinstance(message, str) else None,
+        "created_time": created if type(created) is int else None,
+        "webhook_data": value,
+    }
+
+
+def _media_of(value: dict[str, Any], about: dict[str, Any]) -> Iterator[Medium]:
     item, verb, post = value.get("item"), str(value.get("verb")), _text(value.get("post_id"))
     if not isinstance(item, str) or item not in _ID_FIELDS or verb not in _EDITED or post is None:
         return
     edited, photos = _EDITED[verb], value.get("photos")
     if item in ("status", "album") and isinstance(photos, list) and photos:
         for position, url in enumerate(photos):
-            yield Medium(post, str(position), item, _text(url), edited)
+            yield Medium(post, str(position), item, _text(url), edited, post=about)
         return
     url = _text(value.get("link")) if item in ("photo", "video") else None
-    yield Medium(post, _text(value.get(_ID_FIELDS[item])) or "0", item, url, edited)
+    part = _text(value.get(_ID_FIELDS[item])) or "0"
+    yield Medium(post, part, item, url, edited, post=about)
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
