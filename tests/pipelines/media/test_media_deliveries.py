@@ -131,7 +131,7 @@ async def test_deliveries_are_deleted_long_after_they_were_mapped(
     await service.deliver(changes(cdn[1], 3, 0))
     await service.deliver(changes(cdn[1], 3, 1))
     await service.later(31 * 86400)
-    await service.runtime.engine.run_cycle("media.prune-deliveries")
+    await service.run()
     assert [d.status async for d in service.records.each(Delivery)] == ["failed"]
 
 

@@ -268,7 +268,6 @@ async def test_further_pictures_of_a_post_are_downloaded_beside_its_row(
     assert (await service.deliver(feed(value, id="101")))[1]["known"] == 3
     assert set(await rows(database)) == {"101_7"}
     await service.run()
-    await service.runtime.engine.run_cycle("media.pictures")
     row = (await rows(database))["101_7"]
     pictures = [p async for p in service.records.each(Picture, order="part")]
     assert [p.status for p in pictures] == ["success", "success"]

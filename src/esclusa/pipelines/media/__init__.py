@@ -49,7 +49,7 @@ app.stage(
 )(downloads.download)
 app.cycle(
     name="download",
-    stages=["download"],
+    stages=["download", "pictures"],
     every=lambda s: s.interval_seconds,
     alert_rate=lambda s: s.alert_error_rate,
     alert_min=lambda s: s.alert_min_batch,
@@ -65,12 +65,9 @@ app.stage(
     retry=lambda s: s.backoff,
     breaker=lambda s: s.breaker,
     concurrency=lambda s: s.concurrency,
-    every=lambda s: s.interval_seconds,
-    alert_rate=lambda s: s.alert_error_rate,
-    alert_min=lambda s: s.alert_min_batch,
     dead_letter=downloads.dead_letter,
     log_as=downloads.named,
-    counters=COUNTERS,
+    cycle=False,
 )(downloads.download_picture)
 app.stage(
     Delivery,
@@ -82,7 +79,6 @@ app.stage(
     alert_rate=None,
     dead_letter=deliveries.dead_letter,
 )(deliveries.map_delivery)
-app.cycle(name="prune-deliveries", every="1d", singleton=True)(deliveries.prune)
 
 app.view(
     "Media by state, with their average attempts",

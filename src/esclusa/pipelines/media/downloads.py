@@ -20,6 +20,7 @@ from esclusa import (
 )
 from esclusa.http import BadResponse, Download, ForbiddenAddress, SafeSession, TooLarge
 from esclusa.http import download as fetch
+from esclusa.pipelines.media import deliveries
 from esclusa.pipelines.media.links import DEAD, GraphApi, GraphError, expiry
 from esclusa.pipelines.media.media_types import MediaType, media_type
 from esclusa.pipelines.media.paths import DEFAULT_PATH, object_path
@@ -237,15 +238,17 @@ _PICTURES = ((".jpg", "image/jpeg"), (".png", "image/png"))
 
 
 async def run_downloads(run: RunContext) -> None:
-    """Download what is due; links that expire soon come first."""
+    """Download what is due; links that expire soon come first. Then delete old deliveries."""
     settings: MediaSettings = run.settings
     urgent = await _urgent(run, settings)
     for start in range(0, len(urgent), settings.concurrency):
         ids = urgent[start : start + settings.concurrency]
         if not run.stopping and _room(run) != 0:
             await run.drain("download", limit=_room(run), where={"id": one_of(*ids)})
-    if not run.stopping and _room(run) != 0:
-        await run.drain("download", limit=_room(run))
+    for stage in ("download", "pictures"):
+        if not run.stopping and _room(run) != 0:
+            await run.drain(stage, limit=_room(run))
+    await deliveries.prune(run)
 
 
 def _room(run: RunContext) -> int | None:
