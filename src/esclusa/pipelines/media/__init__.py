@@ -40,6 +40,7 @@ app.stage(
     hold="downloading",
     exhausted="error",
     where=lambda s: s.where,
+    abandoned_after="10m",
     retry=lambda s: s.backoff,
     breaker=lambda s: s.breaker,
     concurrency=lambda s: s.concurrency,

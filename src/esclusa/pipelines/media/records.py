@@ -34,7 +34,7 @@ OPTIONAL = (
 class Publication(
     Record,
     table="meta_publicaciones_webhook",
-    track=track(prefix="media_", abandoned_after=600),
+    track=track(prefix="media_"),
     database_id=True,
     optional=OPTIONAL,
     index=[("post_id",), ("status", "-attempts", "updated_at")],
