@@ -16,7 +16,7 @@ from pipelines.media.origin import make_table, rows
 
 from esclusa.model.query import one_of
 from esclusa.model.system_records import Alert, DeadLetter
-from esclusa.pipelines.media.records import Delivery
+from esclusa.pipelines.media.records import WebhookDelivery
 
 SERVER = Path(__file__).parent / "delivery_server.py"
 
@@ -69,7 +69,7 @@ async def test_what_does_not_fit_is_seen_and_mapped_again(
     assert alert.name == "delivery_refused"
     [letter] = [each async for each in service.records.each(DeadLetter)]
     assert (letter.table_name, letter.error_type) == ("media_deliveries", "refused")
-    delivery = await service.records.get(Delivery, answer["delivery"])
+    delivery = await service.records.get(WebhookDelivery, answer["delivery"])
     assert json.loads(delivery.body) == document
 
     mended = await new_service(database, MEDIA_TENANTS="101=aura,303=nora")
@@ -79,7 +79,7 @@ async def test_what_does_not_fit_is_seen_and_mapped_again(
     )
     assert acted.moved == 1
     await mended.runtime.engine.run_cycle("media.map")
-    after = await mended.records.get(Delivery, answer["delivery"])
+    after = await mended.records.get(WebhookDelivery, answer["delivery"])
     assert (after.status, after.created, after.known, after.refused) == ("mapped", 3, 497, [])
     found = await rows(database)
     assert len(found) == 500
@@ -99,7 +99,7 @@ async def test_the_same_delivery_again_after_the_mapping_was_mended(
     assert answer == {"created": 4, "updated": 0, "known": 0}
     _, answer = await mended.deliver(document)
     assert answer == {"created": 0, "updated": 0, "known": 4}
-    assert (await mended.records.count(Delivery))[0] == 1
+    assert (await mended.records.count(WebhookDelivery))[0] == 1
 
 
 async def test_a_kill_after_the_delivery_was_stored_loses_nothing(
@@ -116,10 +116,10 @@ async def test_a_kill_after_the_delivery_was_stored_loses_nothing(
         )
         assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
     received = {"status": "received"}
-    assert (await service.records.count(Delivery, received))[0] == 2
+    assert (await service.records.count(WebhookDelivery, received))[0] == 2
     await service.later(60)
     await service.runtime.engine.run_cycle("media.map")
-    assert (await service.records.count(Delivery, {"status": "mapped"}))[0] == 2
+    assert (await service.records.count(WebhookDelivery, {"status": "mapped"}))[0] == 2
     assert len(await rows(empty_database)) == 1200
 
 
@@ -132,7 +132,7 @@ async def test_deliveries_are_deleted_long_after_they_were_mapped(
     await service.deliver(changes(cdn[1], 3, 1))
     await service.later(31 * 86400)
     await service.run()
-    assert [d.status async for d in service.records.each(Delivery)] == ["failed"]
+    assert [d.status async for d in service.records.each(WebhookDelivery)] == ["failed"]
 
 
 async def test_a_link_that_was_edited_during_the_last_attempt_is_tried(

@@ -14,7 +14,7 @@ from pipelines.media.origin import add, checksums, make_table, rows
 
 from esclusa.model.errors import SettingsError
 from esclusa.pipelines.media.paths import object_path
-from esclusa.pipelines.media.records import MediaFile, Picture
+from esclusa.pipelines.media.records import FurtherPicture, MediaFile
 from esclusa.settings import load
 
 PATH = "{nombre_nora}/publicaciones_meta/{post_id}{ext}"
@@ -269,7 +269,7 @@ async def test_further_pictures_of_a_post_are_downloaded_beside_its_row(
     assert set(await rows(database)) == {"101_7"}
     await service.run()
     row = (await rows(database))["101_7"]
-    pictures = [p async for p in service.records.each(Picture, order="part")]
+    pictures = [p async for p in service.records.each(FurtherPicture, order="part")]
     assert [p.status for p in pictures] == ["success", "success"]
     files = [row["imagen_local"], *(p.imagen_local for p in pictures)]
     assert [file_at(each).stat().st_size for each in files] == [900, 901, 902]

@@ -13,11 +13,11 @@ from esclusa.pipelines.media import deliveries, downloads, views
 from esclusa.pipelines.media.downloads import MediaContext
 from esclusa.pipelines.media.links import GraphApi
 from esclusa.pipelines.media.records import (
-    Delivery,
+    FurtherPicture,
     MediaFile,
     MediaNotice,
-    Picture,
     Publication,
+    WebhookDelivery,
 )
 from esclusa.pipelines.media.settings import MediaSettings
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = App(
     "media",
     settings=MediaSettings,
-    records=[Publication, Picture, MediaFile, MediaNotice, Delivery],
+    records=[Publication, FurtherPicture, MediaFile, MediaNotice, WebhookDelivery],
 )
 app.adopt(Publication, lambda s: s.adopt)
 
@@ -57,7 +57,7 @@ app.cycle(
     counters=COUNTERS,
 )(downloads.run_downloads)
 app.stage(
-    Picture,
+    FurtherPicture,
     name="pictures",
     take="pending",
     hold="downloading",
@@ -71,7 +71,7 @@ app.stage(
     cycle=False,
 )(downloads.download_picture)
 app.stage(
-    Delivery,
+    WebhookDelivery,
     name="map",
     take="received",
     exhausted="failed",
@@ -98,7 +98,7 @@ app.view(
     where=views.RETRIED,
 )(views.retries)
 app.declare_query(Publication, views.WITH_MEDIA, sum="attempts")
-app.declare_query(Delivery, {"status": "mapped", "received_at": below(EPOCH)})
+app.declare_query(WebhookDelivery, {"status": "mapped", "received_at": below(EPOCH)})
 app.declare_query(Publication, views.RETRIED, order=("-attempts", "updated_at"))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from esclusa import Attempt, Duplicate, Outcome, Retry, RunContext, To, below
 from esclusa.pipelines.media import webhook
 from esclusa.pipelines.media.publications import Publications
-from esclusa.pipelines.media.records import Delivery
+from esclusa.pipelines.media.records import WebhookDelivery
 from esclusa.pipelines.media.settings import MediaSettings
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ OWN = timedelta(seconds=30)
 MOST = 1000
 
 
-async def receive(runtime: Runtime, body: str) -> Delivery:
+async def receive(runtime: Runtime, body: str) -> WebhookDelivery:
     """Store a delivery, then map it; return it as it is then.
 
     The same body again is the same delivery, and is mapped again: that adds nothing twice.
     """
     now = runtime.read_model.now()
     digest = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
-    delivery = Delivery(digest=digest, body=body, received_at=now, due_at=now + OWN)
+    delivery = WebhookDelivery(digest=digest, body=body, received_at=now, due_at=now + OWN)
     [answer] = await runtime.records.insert([delivery])
     mine = not isinstance(answer, Duplicate) or await runtime.records.edit(
-        Delivery,
+        WebhookDelivery,
         answer.id,
         among=("mapped", "failed"),
         to="received",
@@ -45,7 +45,7 @@ async def receive(runtime: Runtime, body: str) -> Delivery:
         reason="it was delivered again",
     )
     await runtime.handle(STAGE, answer.id)
-    found = await runtime.records.get(Delivery, answer.id) or delivery
+    found = await runtime.records.get(WebhookDelivery, answer.id) or delivery
     if mine:
         return found
     # Another call maps it, and reports what it created.
@@ -53,7 +53,7 @@ async def receive(runtime: Runtime, body: str) -> Delivery:
     return found.but(created=0, updated=0, known=known)
 
 
-async def map_delivery(delivery: Delivery, at: Attempt) -> Outcome:
+async def map_delivery(delivery: WebhookDelivery, at: Attempt) -> Outcome:
     """Store the media of a delivery as rows. What the table refuses fails the delivery."""
     settings: MediaSettings = at.settings
     media = webhook.read_media(json.loads(delivery.body), settings.tenant_of)
@@ -70,7 +70,7 @@ async def map_delivery(delivery: Delivery, at: Attempt) -> Outcome:
 
 
 async def _end_alert(run: RunContext) -> None:
-    failed, _ = await run.records.count(Delivery, {"status": "failed"}, cap=1)
+    failed, _ = await run.records.count(WebhookDelivery, {"status": "failed"}, cap=1)
     if not failed:
         await run.end_alert(ALERT)
 
@@ -80,9 +80,9 @@ async def prune(run: RunContext) -> None:
     settings: MediaSettings = run.settings
     old = run.now - timedelta(days=settings.keep_deliveries_days)
     where = {"status": "mapped", "received_at": below(old)}
-    await run.records.purge(Delivery, where)
+    await run.records.purge(WebhookDelivery, where)
 
 
-def dead_letter(delivery: Delivery) -> dict[str, Any]:
+def dead_letter(delivery: WebhookDelivery) -> dict[str, Any]:
     """Return the fields of a dead letter; the delivery itself keeps the body."""
     return {"digest": delivery.digest, "received_at": delivery.received_at.isoformat()}

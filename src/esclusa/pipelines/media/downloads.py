@@ -24,7 +24,7 @@ from esclusa.pipelines.media import deliveries
 from esclusa.pipelines.media.links import DEAD, GraphApi, GraphError, expiry
 from esclusa.pipelines.media.media_types import MediaType, media_type
 from esclusa.pipelines.media.paths import DEFAULT_PATH, object_path
-from esclusa.pipelines.media.records import MediaFile, MediaNotice, Picture, Publication
+from esclusa.pipelines.media.records import FurtherPicture, MediaFile, MediaNotice, Publication
 from esclusa.pipelines.media.settings import MediaSettings
 
 # Links that expire within this time are downloaded before others, the soonest first.
@@ -57,7 +57,7 @@ def invalid_media(message: str) -> Permanent:
     return Permanent(message, type="invalid_media")
 
 
-def named(row: Publication | Picture) -> str:
+def named(row: Publication | FurtherPicture) -> str:
     """Return what log lines call a row."""
     return f"post {row.post_id}"
 
@@ -89,7 +89,7 @@ async def download(publication: Publication, at: Attempt) -> To:
     return To("success", also=also, **{n: v for n, v in fields.items() if n not in lacks})
 
 
-async def download_picture(picture: Picture, at: Attempt) -> To:
+async def download_picture(picture: FurtherPicture, at: Attempt) -> To:
     """Store a further picture of a post."""
     file = await _stored(picture, at)
     return To(
@@ -128,7 +128,7 @@ def _proof(publication: Publication, file: StoredFile) -> MediaFile:
     )
 
 
-async def _stored(row: Publication | Picture, at: Attempt) -> StoredFile:
+async def _stored(row: Publication | FurtherPicture, at: Attempt) -> StoredFile:
     """Download the link and store the file. If the link is dead, ask for a fresh one first."""
     assert row.imagen_url is not None  # the stages take no other rows
     try:
@@ -139,12 +139,12 @@ async def _stored(row: Publication | Picture, at: Attempt) -> StoredFile:
     return await _stored_from(fresh, row, at)
 
 
-async def _fresh_link(row: Publication | Picture, at: Attempt) -> str | None:
+async def _fresh_link(row: Publication | FurtherPicture, at: Attempt) -> str | None:
     context: MediaContext = at.context
     if context.graph is None or row.post_id is None:
         return None
     try:
-        part = row.part if isinstance(row, Picture) else await _part(row, at)
+        part = row.part if isinstance(row, FurtherPicture) else await _part(row, at)
         link = await context.graph.fresh_link(row.post_id, part, row.tipo_item)
     except GraphError as error:
         at.log(f"no fresh link for post {row.post_id}: {error}", level="warning")
@@ -165,7 +165,7 @@ async def _part(publication: Publication, at: Attempt) -> str | None:
     return notice.part if notice is not None else None
 
 
-async def _stored_from(link: str, row: Publication | Picture, at: Attempt) -> StoredFile:
+async def _stored_from(link: str, row: Publication | FurtherPicture, at: Attempt) -> StoredFile:
     settings: MediaSettings = at.settings
     context: MediaContext = at.context
     try:
@@ -182,7 +182,7 @@ async def _stored_from(link: str, row: Publication | Picture, at: Attempt) -> St
         raise invalid_media(str(error)) from None
 
 
-async def _keep(got: Download, row: Publication | Picture, at: Attempt) -> StoredFile:
+async def _keep(got: Download, row: Publication | FurtherPicture, at: Attempt) -> StoredFile:
     settings: MediaSettings = at.settings
     kind = checked_type(got.head)
     path = object_path(row, kind.extension, settings.path)
@@ -195,7 +195,7 @@ async def _keep(got: Download, row: Publication | Picture, at: Attempt) -> Store
     return StoredFile(path, address, kind.mime, got.size, got.sha256)
 
 
-async def _delete_previous(row: Publication | Picture, before: str, at: Attempt) -> None:
+async def _delete_previous(row: Publication | FurtherPicture, before: str, at: Attempt) -> None:
     """Delete the row's earlier file if it had another type, and so another name.
 
     Only a file that this pipeline has stored: under the team's own pattern it may be theirs.
@@ -265,6 +265,6 @@ async def _urgent(run: RunContext, settings: MediaSettings) -> list[str]:
     return [id for expires, id in sorted(found) if run.now < expires <= run.now + URGENT]
 
 
-def dead_letter(row: Publication | Picture) -> dict[str, Any]:
+def dead_letter(row: Publication | FurtherPicture) -> dict[str, Any]:
     """Return the fields of a dead letter: enough to find the post. The signed link is left out."""
     return {"id": row.id, "post_id": row.post_id, "tipo_item": row.tipo_item}

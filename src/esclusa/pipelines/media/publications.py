@@ -12,9 +12,9 @@ from esclusa import BadRecord, EsclusaError, Record, RecordWithChildren, one_of
 from esclusa.imports import ImportedRow, ImportReport
 from esclusa.pipelines.media.records import (
     WAITING,
+    FurtherPicture,
     MediaNotice,
     Medium,
-    Picture,
     Publication,
 )
 
@@ -234,8 +234,8 @@ class Publications:
         if notice is None or medium.url is None:
             return False
         changed = await self._records.edit(
-            Picture,
-            Picture.kind.id_of(medium.post_id, medium.part),
+            FurtherPicture,
+            FurtherPicture.kind.id_of(medium.post_id, medium.part),
             among=WAITING,
             to="pending",
             attempts=0,

@@ -71,7 +71,7 @@ class Publication(
     """)
 
 
-class Picture(
+class FurtherPicture(
     Record,
     table="media_pictures",
     key=("post_id", "part"),
@@ -116,7 +116,7 @@ class MediaFile(
     lifecycle = Lifecycle("kept")
 
 
-class Delivery(Record, table="media_deliveries", key="digest", index=[("-received_at",)]):
+class WebhookDelivery(Record, table="media_deliveries", key="digest", index=[("-received_at",)]):
     """One call of Meta's webhook, kept whole before it is answered.
 
     ``body`` is what Meta sent. ``refused`` has the media that the table did not take, each with its
@@ -189,9 +189,9 @@ class Medium:
             **self.post,
         )
 
-    def picture(self) -> Picture:
+    def picture(self) -> FurtherPicture:
         """Return the further picture of a post that has a row already."""
-        return Picture(
+        return FurtherPicture(
             post_id=self.post_id,
             part=self.part,
             imagen_url=self.url,
