@@ -95,7 +95,9 @@ async def _report(run: RunContext, folio_id: str) -> None:
     )
     for state in ("DONE", "ERROR", "NEEDS_REVIEW"):
         where = {"folio_id": folio_id, "outside": 0, "status": state}
-        run.counters[state] = (await run.records.count(Documento, where))[0]
+        count, _ = await run.records.count(Documento, where)
+        if count or state != "NEEDS_REVIEW":
+            run.counters[state] = count
     run.message = f"folder {folio_id}: {folio.status}"
     if run.counters["ERROR"]:
         run.end("partial")
