@@ -27,7 +27,14 @@ from esclusa.pipelines.documents.answers.answer_store import AnswerStore
 from esclusa.pipelines.documents.listing import HEAD_BYTES, SIGNATURE, is_inside
 from esclusa.pipelines.documents.processors import Extracted, Source, Unfinished
 from esclusa.pipelines.documents.progress_log import error_type, log_document
-from esclusa.pipelines.documents.records import UNFINISHED, Documento, Extraccion, Folio
+from esclusa.pipelines.documents.records import (
+    UNFINISHED,
+    Documento,
+    Extraccion,
+    Folio,
+    document_slug,
+    folio_id,
+)
 from esclusa.pipelines.documents.review import review_fields
 
 # Extractions written in the settlement itself.
@@ -235,14 +242,14 @@ async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | Non
     It is the same object, listed in a folder around this one before this one had its flag; or, by
     a setting, one with the same content. A forced reprocess reads again.
     """
-    same: list[dict[str, Any]] = [{"gcs_uri": doc.gcs_uri, "generation": doc.generation}]
+    if doc.reading > 1:
+        return None
+    others = [o for o in await at.records.get_many(Documento, _enclosing_ids(doc)) if o is not None]
     if at.settings.dedup == "content":
-        same.append({"content_hash": source.digest, "status": "DONE"})
-    twin = None
-    for where in same if doc.reading == 1 else ():
-        page = await at.records.find(Documento, where, limit=5)
-        others = (other for other in page.items if other.id != doc.id)
-        twin = twin or next((o for o in others if o.revision and o.status in _READ), None)
+        where = {"content_hash": source.digest, "status": "DONE"}
+        others += (await at.records.find(Documento, where, limit=5)).items
+    usable = (o for o in others if o.id != doc.id and o.revision and o.status in _READ)
+    twin = next(usable, None)
     if twin is None:
         return None
     names = [f.name for f in Extraccion.kind.fields if f.name not in _OWN_FIELDS]
@@ -258,6 +265,19 @@ async def _reuse(doc: Documento, at: Attempt, source: Source) -> Extracted | Non
         twin.id,
     )
     return Extracted(items, {**(twin.extractor_output_summary or {}), "reused_from": twin.id})
+
+
+def _enclosing_ids(doc: Documento) -> list[str]:
+    """Return the ids that this object has, if it was listed, in the folders around its own."""
+    parts = doc.folder_prefix.split("/")
+    ids = []
+    for above in ("/".join(parts[:count]) for count in range(len(parts))):
+        own, theirs = folio_id(doc.bucket, above), origin.folio_id(doc.bucket, above)
+        slug = document_slug(doc.gcs_uri, doc.generation)
+        ids.append(Documento.kind.id_of(own, slug))
+        slug = origin.document_slug(theirs, doc.gcs_uri, doc.generation)
+        ids.append(Documento.kind.id_of(theirs, slug))
+    return ids
 
 
 _READ = ("DONE", "SUPERSEDED")

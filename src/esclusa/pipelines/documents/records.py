@@ -47,7 +47,7 @@ class Folio(
         error_type="error_type",
         error_message="error_message",
     ),
-    index=[("status", "created_at"), ("bucket", "folder_prefix")],
+    index=[("status", "created_at")],
 ):
     """A folder of documents.
 
@@ -111,7 +111,6 @@ class Documento(
     index=[
         ("folio_id", "outside", "status"),
         ("content_hash", "status"),
-        ("gcs_uri", "generation"),
         ("org_key", "doc_type", "period"),
     ],
 ):
