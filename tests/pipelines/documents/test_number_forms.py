@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from google.cloud import documentai
 from pipelines.documents.test_columns import page
 from reportlab.pdfgen import canvas
 
-from esclusa.pipelines.documents.entities import AnswerPart, items_of
+from esclusa.pipelines.documents.answers.entity_tree import AnswerPart
+from esclusa.pipelines.documents.answers.mapping import map_answers
 from esclusa.pipelines.documents.local.numbers import Convention, is_amount, value_of
 from esclusa.pipelines.documents.local.page_image import render
 from esclusa.pipelines.documents.local.statement import read_document
@@ -212,14 +212,10 @@ def test_forms_in_a_document_ai_answer(
     names = (
         {"line_item_value": printed, "units_scale": unit} if unit else {"line_item_value": printed}
     )
-    children = [
-        documentai.Document.Entity(type_=name, mention_text=text) for name, text in names.items()
-    ]
-    convention_of = documentai.Document.Entity(type_="line_item_value", mention_text="1.234.567,5")
-    answer = documentai.Document(
-        entities=[documentai.Document.Entity(type_="line_item", properties=children), convention_of]
-    )
-    item = items_of([AnswerPart(answer, [0], 0)])[0]
+    children = [{"type": name, "mentionText": text} for name, text in names.items()]
+    convention = {"type": "line_item_value", "mentionText": "1.234.567,5"}
+    entities = [{"type": "line_item", "properties": children}, convention]
+    item = map_answers([AnswerPart({"entities": entities}, [])]).items[0]
     assert (item["value"], item.get("UNITS_SCALE")) == (value, scale)
 
 
