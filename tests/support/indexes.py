@@ -18,9 +18,9 @@ from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.indexes import shape_of
 
 
-def built_in_indexes() -> dict[str, Any]:
-    """The index file of all built-in pipelines."""
-    return indexes_for([app.bind(app.settings()) for app in map(load_app, BUILT_IN)])
+def built_in_indexes(names: Collection[str] = BUILT_IN) -> dict[str, Any]:
+    """The index file of these built-in pipelines."""
+    return indexes_for([app.bind(app.settings()) for app in map(load_app, names)])
 
 
 @contextmanager
