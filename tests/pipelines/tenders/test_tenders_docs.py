@@ -11,7 +11,8 @@ from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.settings import load
 from esclusa.simulators import SIMULATORS
 
-GUIDE = (Path(demo.__file__).parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs/pipelines/tenders.md").read_text(encoding="utf-8")
 
 
 def test_every_setting_and_command_is_in_the_guide() -> None:

@@ -1,4 +1,7 @@
-"""Turn a ready folder of financial PDFs into traceable numbers. See README.md."""
+"""Turn a ready folder of financial PDFs into traceable numbers.
+
+The guide is docs/pipelines/documents.md.
+"""
 
 from __future__ import annotations
 

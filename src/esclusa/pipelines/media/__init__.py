@@ -1,4 +1,7 @@
-"""Download the media of webhook publications before their links expire. See README.md."""
+"""Download the media of webhook publications before their links expire.
+
+The guide is docs/pipelines/media.md.
+"""
 
 from __future__ import annotations
 
