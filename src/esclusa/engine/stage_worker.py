@@ -255,7 +255,7 @@ class StageWorker:
             lease = held.lease
             if lease.fault is not None:
                 self._settler.settle(held, Raised(Failure(lease.fault, type="invalid_record")))
-            elif lease.over and not self._has_one_more_try(lease):
+            elif lease.over and not self._has_extra_try(lease):
                 self._settler.settle(held, OverLimit())
             elif lease.group:
                 suspects.append(held)
@@ -266,14 +266,14 @@ class StageWorker:
             self._suspects.add(suspects)
         return len(begun) + len(suspects)
 
-    def _has_one_more_try(self, lease: Leased) -> bool:
+    def _has_extra_try(self, lease: Leased) -> bool:
         """Whether another program counted more attempts than this stage makes.
 
         A record that this stage has begun beyond its attempts was held alone.
         """
         tries = self.stage.retry.tries
         return (
-            self.stage.kind.attached
+            self.stage.extra_try
             and tries is not None
             and lease.attempt > tries
             and lease.group != 1

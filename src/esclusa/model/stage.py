@@ -123,9 +123,13 @@ class StageOptions(CycleOptions, total=False):
     lease: str | float | timedelta | FromSettings[str | float] | None
     # How long a record in the hold state without a lease is left to another program.
     #
-    # Counted from its `updated_at`. None: a table's `abandoned_after`, see `track`; on Firestore an
-    # hour from the last write.
+    # Counted from its `updated_at`. None: a table's `abandoned_after`, see `track`; on Firestore
+    # that time from the last write.
     abandoned_after: str | float | timedelta | FromSettings[str | float] | None
+    # Whether a record gets one more attempt if another program counted more than `retry` allows.
+    #
+    # Otherwise it goes to the exhausted state without a call.
+    extra_try: bool
     # The fields that a record gets after its last attempt or a permanent error, instead of a state.
     #
     # It stays in its take state, and `where` must leave out records with these values.
@@ -284,6 +288,7 @@ class Stage:
     timeout: float | None = _option(None, _seconds)
     lease: float | None = _option(None, _seconds)
     abandoned_after: float | None = _option(None, _seconds_or_zero)
+    extra_try: bool = _option(False, lambda kind, given: bool(given))
     exhausted_fields: Mapping[str, Any] = field(
         default_factory=dict, compare=False, metadata={"check": _fields, "nullable": False}
     )

@@ -33,6 +33,7 @@ async def test_pending_rows_with_a_link_are_downloaded(service: MediaService) ->
         "outcome": "ok",
         "counters": counters,
         "message": None,
+        "files": [],
     }
     row = await service.seen(one)
     assert (row["media_status"], row["media_attempts"], row["media_last_error"]) == (
