@@ -54,7 +54,8 @@ async def main(cycle: str) -> None:
     async with root.open_runtime(load(environ=dict(os.environ)), migrate=False) as runtime:
         if hasattr(runtime.store, "settle"):
             add_kill_points(runtime.store, "settle", "settle", own=is_of_pipeline)
-        add_kill_points(runtime.artifacts, "put", "put")
+        for name in ("put", "keep"):
+            add_kill_points(runtime.artifacts, name, "put")
         async with runtime.engine.running():
             await runtime.engine.run_cycle(cycle)
 

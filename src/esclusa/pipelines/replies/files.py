@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
-from esclusa import ArtifactExists, ArtifactMissing, Artifacts, plain_segment
+from esclusa import ArtifactExists, ArtifactMissing, Artifacts, Attempt, plain_segment
 from esclusa.pipelines.replies.answers import error_message, is_empty
 from esclusa.pipelines.replies.records import Job, Post
 
@@ -141,10 +140,12 @@ class SavedReplies:
 
 
 async def save_replies(
-    artifacts: Artifacts, job: Job, body: bytes, data: Any, before: ExistingFile, now: datetime
+    at: Attempt, job: Job, body: bytes, data: Any, before: ExistingFile
 ) -> SavedReplies | None:
     """Save the replies of a job; return None if another process saved replies meanwhile.
 
+    The first file of a post is kept: it is on disk before the job is settled, together with others.
+    If another process writes it in that moment, the attempt fails, and the next one finds it.
     ``before`` is the file that the post has. If its path is taken, it is kept as an older version.
     """
     path = replies_path(job)
@@ -159,22 +160,19 @@ async def save_replies(
         metadata = {
             "is_retry": True,
             "retry_count": retry_count,
-            "retry_timestamp": now.isoformat(),
+            "retry_timestamp": at.now.isoformat(),
             "previous_file_existed": there,
-            "older_version": await _keep_older(artifacts, job, before) if there else None,
+            "older_version": await _keep_older(at.artifacts, job, before) if there else None,
         }
+    document, create = _document(body, data, metadata), before.path != path or not there
+    write = at.artifacts.put if there else at.keep
     try:
-        await artifacts.put(
-            path,
-            _document(body, data, metadata),
-            content_type="application/json",
-            create=before.path != path or not there,
-        )
+        await write(path, document, content_type="application/json", create=create)
     except ArtifactExists:
-        found = await read_file(artifacts, path)
+        found = await read_file(at.artifacts, path)
         if found.state == "content" and not job.recollect:
             return None
-        return await save_replies(artifacts, job, body, data, found, now)
+        return await save_replies(at, job, body, data, found)
     return saved
 
 

@@ -137,7 +137,7 @@ async def _check(job: Job, at: Attempt) -> Outcome:
     if is_empty(response.data):
         state.log.add_success(job, "empty_result", status_code=code)
         return To("empty_result", reason="the provider found nothing")
-    saved = await save_replies(at.artifacts, job, response.body, response.data, before, at.now)
+    saved = await save_replies(at, job, response.body, response.data, before)
     if saved is None:
         found = await existing_file(at.artifacts, job)
         return await _already_saved(job, at, found, "its replies were saved meanwhile")
