@@ -77,7 +77,7 @@ def test_existing_table_in_30_lines(tmp_path: Path) -> None:
     base.close()
 
     # Only `esclusa migrate` changes a table of another program.
-    refused = esclusa(tmp_path, "existing_table.py", "run", "customers.check", codes=(4,))
+    refused = esclusa(tmp_path, "existing_table.py", "run", "customers.check", codes=(3,))
     assert refused is None
     esclusa(tmp_path, "existing_table.py", "migrate", "--yes")
     ran = esclusa(tmp_path, "existing_table.py", "run", "customers.check", codes=(5,))

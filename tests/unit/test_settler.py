@@ -35,7 +35,7 @@ class Slow:
 
 
 class Files:
-    async def sync(self) -> None: ...
+    async def sync(self, kept: Any) -> None: ...
 
 
 class Silence:

@@ -229,7 +229,7 @@ class Client:
         async with self._session.request(
             method, URL(self.url + path, encoded=True), headers=headers, **options
         ) as answer:
-            return Reply(answer.status, answer.headers, await answer.text())
+            return Reply(answer.status, answer.headers, await answer.text(errors="replace"))
 
     async def get(self, path: str, **options: Any) -> Reply:
         return await self.call("GET", path, **options)

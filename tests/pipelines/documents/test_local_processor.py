@@ -362,14 +362,15 @@ def test_document_is_split_into_calls() -> None:
     ).content
     pages = len(pdf_words.read_pdf(long).pages)
     assert pages > 30
-    calls = split(long, 15, 1 << 30)
+    calls, shown = split(long, 15, 1 << 30)
+    assert len(shown) == pages
     assert [page for call in calls for page in call.pages] == list(range(1, pages + 1))
     assert all(len(call.pages) <= 15 and not call.content for call in calls)
-    small = split(long, 15, len(long) // 3)
+    small, _ = split(long, 15, len(long) // 3)
     assert all(0 < len(part.content) <= len(long) // 3 and not part.pages for part in small)
     assert [part.first_page for part in small] == sorted(part.first_page for part in small)
     assert sum(len(pdf_words.read_pdf(part.content).pages) for part in small) == pages
-    assert split(b"no pdf", 15, 100) == [DocumentPart()]
+    assert split(b"no pdf", 15, 100) == ([DocumentPart()], [])
     with pytest.raises(pdf_words.Unreadable, match="too many for one call"):
         split(b"no pdf", 15, 5)
 

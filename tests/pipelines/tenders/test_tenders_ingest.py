@@ -138,7 +138,7 @@ async def test_the_daily_budget_of_calls_is_kept(new_trial: NewTrial) -> None:
     assert (run.outcome, run.counters["new"]) == ("blocked", 3)
     assert "budget chilecompra is empty" in (run.message or "")
     assert trial.chile.answered == 4
-    [budget] = [b for b in await trial.runtime.read_model.budgets() if b["name"] == "chilecompra"]
+    [budget] = [b for b in await trial.runtime.read_model.budgets() if b["budget"] == "chilecompra"]
     assert (budget["windows"][0]["used"], budget["windows"][0]["left"]) == (4, 0)
 
 

@@ -83,7 +83,7 @@ async def test_pages_work_without_scripts(world: World, new_page: NewPage) -> No
         assert "Finished: done is a terminal state" in await page.locator(".why").inner_text()
         await page.goto(f"{world.url}/console/documents/apolo-2024/apolo-2024:balance")
         await page.locator("[data-value]").nth(3).click()
-        assert await page.locator(".values li:target .more").is_visible()
+        assert await page.locator(".values li:target dl.more").is_visible()
 
 
 async def test_no_page_is_wider_than_a_phone(world: World, new_page: NewPage) -> None:
