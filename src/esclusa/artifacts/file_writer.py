@@ -115,10 +115,12 @@ class FileWriter:
         """Write a file that becomes durable with ``sync``.
 
         A small file is written in the background. A large file, or a file that comes while many
-        others are unwritten, is awaited.
+        others are unwritten, is awaited. So is a file that must be new if this process has lately
+        kept one of its path: the caller then learns at once that it exists.
         """
         await self._receive(file, body)
         wait = len(file.content) > _SMALL or file.handle >= 0 or self._is_crowded()
+        wait = wait or (file.create and file.path in self._unwritten)
         self._unwritten[file.path] = file.written = self._keeps.post(file)
         if wait:
             await wait_until_done(file.written)

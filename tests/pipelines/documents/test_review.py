@@ -47,7 +47,7 @@ def test_totals_and_balance_are_checked() -> None:
     ]
 
 
-def test_results_after_costs_without_sign_are_totals() -> None:
+def test_results_after_costs_without_sign_are_checked() -> None:
     content = page_of(
         "Andes Norte S.A.",
         "Estado de Resultados",

@@ -22,6 +22,17 @@ MAX_CHECKS = 200
 # The most parts of a total.
 MAX_PARTS = 60
 _EXPLICIT = re.compile(r"(?:sub)?total(?:es)?\b|suma(?:s)?\b|.*\stotal(?:es)?$")
+# Results: sums of the rows above them that no label calls a total.
+_RESULT = re.compile(
+    r"(?:[a-z]\.\d\) |[ivx]+\. )?(?:(?:ganancia|utilidad|perdida|margen|resultado)s?"
+    r"(?: \(?(?:o )?(?:perdida|ganancia)\)?,?)?(?:\Z| (?:brut[oa]|net[oa]|operativ[oa]|operacional|"
+    r"de explotacion|de(?: las)? (?:actividades )?operacion\w*|antes|del (?:ejercicio|periodo)))|"
+    r"(?:gross|operating|net) (?:profit|income|loss|margin|earnings)\b(?!.*\bper\b)|"
+    r"(?:income|profit|loss|earnings) (?:\(loss\) )?(?:before|from operations|for the)\b|"
+    r"flujos? (?:de (?:efectivo|caja) )?net[oa]s?\b|net cash\b|"
+    r"(?:incremento|aumento|disminucion|variacion) (?:\(\w+\) )?net[oa]\b|"
+    r"net (?:increase|decrease|change)\b|saldo final\b)"
+)
 _COMPREHENSIVE = re.compile(r"\bintegral(?:es)?\b|\bcomprehensive\b")
 _ASSETS = re.compile(
     r"(?:total|suma)(?: de| del)?(?: los)? (?:activos?|assets)(?: \(?a ?\+ ?b\)?)?$"
@@ -73,7 +84,7 @@ def _check(code: str, item: Item, expected: Decimal, *, passed: bool) -> Check:
 
 
 def _totals(values: Sequence[Item]) -> Iterable[Check]:
-    """Check each total against the rows above it, in each column of each table."""
+    """Check each total and each result against the rows above it, in each column of each table."""
     columns: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in values:
         row, _, column = (item.get("TABLE_CELL_REF") or "").rpartition(".")
@@ -88,17 +99,19 @@ def _column_totals(items: Sequence[Item]) -> Iterable[Check]:
     for item in items:
         amount = amount_of(item)
         assert amount is not None
-        if item.get("TOTAL_LABEL") is None:
+        label = words_of(item["LINE_ITEM_NAME"])
+        length = _length_of_parts(amount, open_rows)
+        is_sum = item.get("TOTAL_LABEL") is not None or (length and _RESULT.match(label))
+        if not is_sum:
             if length := _length_of_subtotal(amount, open_rows):
                 del open_rows[-length:]
             open_rows.append((amount, bool(length)))
             continue
-        length = _length_of_parts(amount, open_rows)
         block = _last_block(open_rows)
         if length:
             yield _check("total", item, amount, passed=True)
             del open_rows[-length:]
-        elif len(block) > 1 and _is_checkable(words_of(item["LINE_ITEM_NAME"])):
+        elif len(block) > 1 and _is_checkable(label):
             yield _check("total", item, sum(block, Decimal(0)), passed=False)
             del open_rows[-len(block) :]
         open_rows.append((amount, True))

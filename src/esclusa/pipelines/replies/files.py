@@ -145,7 +145,8 @@ async def save_replies(
     """Save the replies of a job; return None if another process saved replies meanwhile.
 
     The first file of a post is kept: it is on disk before the job is settled, together with others.
-    If another process writes it in that moment, the attempt fails, and the next one finds it.
+    If another process writes it in that moment, the attempt fails, and the next one finds it. Jobs
+    of one post that this process checks at the same moment see each other's file.
     ``before`` is the file that the post has. If its path is taken, it is kept as an older version.
     """
     path = replies_path(job)

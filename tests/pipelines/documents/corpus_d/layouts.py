@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,8 @@ from random import Random
 from pipelines.documents.drawing import Pen, Statement, Style, Truth
 
 Box = tuple[float, float, float, float]
+# Only rows that say so are totals, as in the other corpora: a result is none.
+_SAYS_TOTAL = re.compile(r"\b(?:sub)?total(?:es)?\b|\bsumas?\b", re.IGNORECASE)
 MONTHS_ES = [
     "enero",
     "febrero",
@@ -189,7 +192,7 @@ class Sheet:
                     self.pen.pages,
                     box,
                     line.section,
-                    line.kind == "total",
+                    line.kind == "total" and _SAYS_TOTAL.search(line.label) is not None,
                     scale=1 if line.kind == "share" else None,
                 )
             )

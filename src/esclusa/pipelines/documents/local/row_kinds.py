@@ -6,21 +6,9 @@ import re
 
 from esclusa.pipelines.documents.local.periods import is_month_end, periods
 from esclusa.pipelines.documents.local.plain_text import plain
-from esclusa.pipelines.documents.local.rows import TableRow
+from esclusa.pipelines.documents.local.rows import TOTAL, TableRow
 
-_TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
 _TOTAL_LAST = re.compile(r"\s(?:total|totales|totals)\Z", re.IGNORECASE)
-# Results within a statement that are sums of the rows above them.
-_RESULT = re.compile(
-    r"\A(?:[a-z]\.\d\) |[ivx]+\. )?(?:(?:ganancia|utilidad|perdida|margen|resultado)s?"
-    r"(?: \(?(?:o )?(?:perdida|ganancia)\)?,?)?(?:\Z| (?:brut[oa]|net[oa]|operativ[oa]|operacional|"
-    r"de explotacion|de(?: las)? (?:actividades )?operacion\w*|antes|del (?:ejercicio|periodo)))|"
-    r"(?:gross|operating|net) (?:profit|income|loss|margin|earnings)\b(?!.*\bper\b)|"
-    r"(?:income|profit|loss|earnings) (?:\(loss\) )?(?:before|from operations|for the)\b|"
-    r"flujos? (?:de (?:efectivo|caja) )?net[oa]s?\b|net cash\b|"
-    r"(?:incremento|aumento|disminucion|variacion) (?:\(\w+\) )?net[oa]\b|"
-    r"net (?:increase|decrease|change)\b|saldo final\b)"
-)
 _PER_SHARE = re.compile(
     r"\bpor (?:cada )?(?:acci(?:on|ones)|participacion social|cuota)\b|\$ ?/ ?acci|"
     r"\bper (?:\w+ ){0,2}(?:share|unit|ads)\b|\beps\b"
@@ -36,16 +24,10 @@ _EXCEPT_SHARES = re.compile(
 )
 
 
-def is_total(row: TableRow, of_class: str | None) -> bool:
-    """Return whether the row is a total, or a result in a statement of this class."""
-    lowered = row.label.strip(" *-–•")
-    if _TOTAL.match(lowered) is not None or _TOTAL_LAST.search(lowered) is not None:
-        return True
-    return (
-        of_class in ("income_statement", "cash_flow", "changes_in_equity")
-        and not is_per_share(row)
-        and _RESULT.match(plain(lowered)) is not None
-    )
+def is_total(row: TableRow) -> bool:
+    """Return whether the label says that the row is a total."""
+    label = row.label.strip(" *-–•")
+    return TOTAL.match(label) is not None or _TOTAL_LAST.search(label) is not None
 
 
 def is_number_of_shares(row: TableRow) -> bool:

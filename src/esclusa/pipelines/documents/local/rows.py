@@ -24,7 +24,7 @@ _ANNOUNCES = re.compile(
     r"\b(?:attributable to|atribuibles? al?|adjustments (?:for|to)|ajustes (?:por|a)|"
     r"changes in|cambios en)\Z"
 )
-_TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
+TOTAL = re.compile(r"(?:sub[- ]?)?total(?:es)?\b|suma(?:s)?\b", re.IGNORECASE)
 # Lines around a table that are not part of it.
 _NOISE = re.compile(
     r"^pag(ina|\.)?\s*\d|^page\s*\d|\bcontinua(cion|ed)?\b|^\(?continued|^firma|^signature|"
@@ -309,7 +309,7 @@ def _begins_label(
     tight = _is_tight(before.line, table_line.line, distance)
     if not label:
         wraps = not _is_uppercase(before.label) and (
-            _has_open_parenthesis(before.label) or not _TOTAL.match(before.label)
+            _has_open_parenthesis(before.label) or not TOTAL.match(before.label)
         )
         return wraps or tight
     hangs = (

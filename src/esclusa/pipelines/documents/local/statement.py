@@ -286,7 +286,7 @@ class _StatementReader:
                 "value": value,
                 "COLUMN_YEAR": str(year) if year else None,
                 "SECTION_HEADER": row.section,
-                "TOTAL_LABEL": row.label if is_total(row, self._class) else None,
+                "TOTAL_LABEL": row.label if is_total(row) else None,
                 "CURRENCY": col.currency or self._context.currency,
                 "UNITS_SCALE": scale or None,
                 "REPORTING_PERIOD": ends.isoformat() if ends else None,
