@@ -18,7 +18,7 @@ from support.firestore import FirestoreEmulator
 from support.pgbouncer import PgBouncer
 from support.pubsub import PubSubEmulator
 
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.stage import Stage
 from esclusa.ports.store import Store
 

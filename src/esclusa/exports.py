@@ -28,7 +28,8 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from esclusa.engine import parquet
 from esclusa.model.columns import Column, ColumnType
 from esclusa.model.errors import ExportError
-from esclusa.model.record import Kind, Record, kind_of
+from esclusa.model.kind import Kind, kind_of
+from esclusa.model.record import Record
 
 Format = Literal["csv", "ndjson", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -20,7 +20,7 @@ from conformance.firestore_database import FirestoreProvider
 from conformance.kinds import KINDS, STAGES
 
 from esclusa.model.columns import ColumnType
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.stage import Stage
 from esclusa.ports.store import Store
 

@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from esclusa.model.errors import StoreConflict, StoreUnavailable
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import query
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest, Leased, Lost, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
 from esclusa.ports.store import Store

@@ -11,9 +11,10 @@ from uuid import UUID
 from pydantic import BaseModel, PrivateAttr
 
 from esclusa.model.columns import track
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.stage import Stage, make_stage
 
 STATES = """

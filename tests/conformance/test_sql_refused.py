@@ -12,7 +12,7 @@ from conformance.kinds import WORK, Job
 from conformance.test_store_renames import Letter, OldLetter, stores
 
 from esclusa.model.errors import BadRecord
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.stores import isolate
 
 __all__ = ["stores"]  # a fixture

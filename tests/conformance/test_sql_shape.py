@@ -15,9 +15,10 @@ from esclusa.engine.records import Records
 from esclusa.model.columns import track, untracked
 from esclusa.model.effects import Add, Create, Move, Wake
 from esclusa.model.errors import DeclarationError, SchemaError
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import null, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren
 from esclusa.model.stage import make_stage
 from esclusa.model.table_map import map_tables

@@ -28,9 +28,10 @@ from conformance.kinds import stage
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
 from esclusa.model.errors import ForeignTables, SchemaError
+from esclusa.model.kind import Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted, Renewal
 
 COLUMNS: dict[str, Any] = {

@@ -27,8 +27,8 @@ from conformance.helpers import (
 )
 from conformance.kinds import HUSH, READ, TRACE, WORK, Job, Note, Quiet, Traced
 
+from esclusa.model.kind import Ref
 from esclusa.model.query import Order, above, conditions, query
-from esclusa.model.record import Ref
 from esclusa.model.settlement import Renewal
 from esclusa.model.texts import text
 

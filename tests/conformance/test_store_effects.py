@@ -29,8 +29,8 @@ from conformance.helpers import (
 from conformance.kinds import COLLECT, READ, WORK, Job, Note, Post
 
 from esclusa.model.effects import Add, Create, Exists, Move, Wake
+from esclusa.model.kind import Ref
 from esclusa.model.query import one_of
-from esclusa.model.record import Ref
 from esclusa.model.settlement import Rejected, Settled
 
 POST = Ref(Post.kind, "x:1")

@@ -38,7 +38,7 @@ from conformance.kinds import (
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.keys import key_id, key_ids
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import (
     Duplicate,
     FanOut,

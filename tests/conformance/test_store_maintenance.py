@@ -22,8 +22,8 @@ from conformance.helpers import (
 from conformance.kinds import AGE, KINDS, STAGES, WORK, Job, Note, Old
 
 from esclusa.engine.records import Records
+from esclusa.model.kind import Ref
 from esclusa.model.query import above, below, not_null, null, query
-from esclusa.model.record import Ref
 from esclusa.model.system_records import Export
 
 

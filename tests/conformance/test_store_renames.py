@@ -27,9 +27,10 @@ from conformance.helpers import (
 from conformance.kinds import WORK, Job, stage
 
 from esclusa.model.effects import Exists, Move
+from esclusa.model.kind import Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Lost, Renewal, Settled, Settlement
 from esclusa.model.texts import load
 

@@ -27,8 +27,8 @@ from conformance.helpers import (
 from conformance.kinds import AGE, COLLECT, READ, WORK, Job, Note, Old, Post
 
 from esclusa.model.effects import Move
+from esclusa.model.kind import Ref
 from esclusa.model.query import query
-from esclusa.model.record import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement
 
 BAD = {

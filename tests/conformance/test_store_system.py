@@ -24,9 +24,10 @@ from conformance.helpers import (
 from conformance.kinds import KINDS, STAGES, STATES, WORK, Job, Note, Post, stage
 
 from esclusa.model.errors import MigrationError, SchemaError
+from esclusa.model.kind import Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 
 
 class First(Record, table="t_growing", key="name"):

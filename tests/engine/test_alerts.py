@@ -24,7 +24,7 @@ from esclusa import (
 )
 from esclusa.engine.engine import Engine
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Settlement
 from esclusa.model.system_records import Alert, Run
 from esclusa.model.texts import load, text

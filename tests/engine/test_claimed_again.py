@@ -10,7 +10,7 @@ from support.scheduling import running_scheduler
 
 from esclusa import App, Backoff, Lifecycle, Record, Retry, To
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 
 

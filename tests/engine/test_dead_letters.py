@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from esclusa import App, Backoff, Lifecycle, Move, Permanent, Record, RunContext, To
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.system_records import Audit, DeadLetter, Message
 from esclusa.model.texts import load

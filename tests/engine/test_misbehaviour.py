@@ -28,7 +28,7 @@ from esclusa import (
     Wait,
     Wake,
 )
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.system_records import DeadLetter, Run
 from esclusa.model.texts import load
 

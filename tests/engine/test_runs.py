@@ -32,7 +32,7 @@ from esclusa import (
     not_null,
 )  # fmt: skip
 from esclusa.model.errors import AlreadyRunning, BadQuery, NotFound, Paused, StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.system_records import Alert, DeadLetter, Run
 from esclusa.model.texts import load
 

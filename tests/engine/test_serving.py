@@ -11,7 +11,7 @@ from support.scheduling import running_scheduler
 
 from esclusa import App, Backoff, Lifecycle, Record, To
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.system_records import RateRecord, Run, WorkerRecord
 from esclusa.model.texts import load
 

@@ -17,8 +17,8 @@ from faults import worker
 
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine
+from esclusa.model.kind import Ref
 from esclusa.model.query import one_of
-from esclusa.model.record import Ref
 from esclusa.model.system_records import WorkerRecord
 
 TESTS = Path(__file__).parents[1]

@@ -14,8 +14,9 @@ from typing import Any
 
 from esclusa.model.budget import Budget, Denied, Granted
 from esclusa.model.effects import Add, Create, Move, Wake
+from esclusa.model.kind import Kind
 from esclusa.model.query import Query, matches
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 
 UNIT = 1000.0

@@ -26,8 +26,9 @@ from property.oracle import UNIT, Oracle, Row
 
 from esclusa.model.budget import Budget, Denied, Window
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
+from esclusa.model.kind import Ref
 from esclusa.model.query import above, conditions, not_null, null, one_of, query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest, Inserted, Leased, Renewal, Settlement
 
 JOBS = [f"j{n}" for n in range(6)]

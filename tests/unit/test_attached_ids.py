@@ -26,9 +26,10 @@ from support.postgres import PostgresServer
 
 from esclusa.model.columns import track
 from esclusa.model.effects import Create
+from esclusa.model.kind import Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted
 from esclusa.stores.postgres import PostgresStore
 from esclusa.stores.sqlite.store import SqliteStore

@@ -19,7 +19,7 @@ from conformance.kinds import WORK, Job, Note, Post, Sample
 
 from esclusa.model.effects import Add, Create
 from esclusa.model.errors import BadRecord
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Duplicate, Rejected, Settled
 from esclusa.stores.firestore.codec import Document, encode_json, stored_size
 

@@ -30,9 +30,10 @@ from conformance.kinds import AGE, COLLECT, KINDS, READ, STAGES, WORK, Job, Note
 from esclusa.engine.system_pipeline import KEEP
 from esclusa.model.effects import Add, Create, Exists, Move
 from esclusa.model.errors import BadRecord, StoreUnavailable
+from esclusa.model.kind import Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, below, not_null, one_of, query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted, Lost, Settled
 from esclusa.model.system_records import SYSTEM_RECORDS, DeadLetter
 from esclusa.model.texts import text

@@ -12,7 +12,7 @@ from support.shifted_time import run_shifted
 
 from esclusa.engine.leases import HeldLease, LeaseRenewer, Periodic
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Leased, Renewal
 
 LEASE = 60.0

@@ -39,8 +39,8 @@ from esclusa.model.errors import (
     UndeclaredField,
     UndeclaredMove,
 )
+from esclusa.model.kind import Ref
 from esclusa.model.outcome import Retry, To, Wait
-from esclusa.model.record import Ref
 from esclusa.model.retry import Backoff, error_message, error_type
 from esclusa.model.settlement import Leased, Settlement
 from esclusa.model.system_records import DeadLetter, Message

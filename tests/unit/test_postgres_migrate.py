@@ -17,9 +17,10 @@ from support.postgres import PostgresServer
 
 from esclusa.model.columns import track
 from esclusa.model.errors import ForeignTables, SchemaBehind, SchemaError, StoreConflict
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.stage import Stage
 from esclusa.stores.postgres import PostgresStore, migrate, schema
 

@@ -20,7 +20,7 @@ from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine
 from esclusa.engine.options import Options
 from esclusa.model.errors import ForeignTables, SchemaBehind
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.stores.postgres import PostgresStore
 
 numbers = count()

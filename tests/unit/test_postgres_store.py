@@ -16,9 +16,10 @@ from support.postgres import PostgresServer
 from esclusa.model.columns import track
 from esclusa.model.effects import Add, Create, Move
 from esclusa.model.errors import BadQuery, BadRecord, MigrationError, SchemaError, StoreUnavailable
+from esclusa.model.kind import Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import at_least, query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted, Locked, Lost, Rejected, Settled
 from esclusa.stores.postgres import PostgresStore
 from esclusa.stores.postgres.client import PooledConnection

@@ -14,7 +14,7 @@ from support.shifted_time import run_shifted
 from esclusa.engine.settlement_queue import SettlementQueue
 from esclusa.engine.settler import Settler
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Locked, Rejected, Renewal, Settled, Settlement, Verdict
 from esclusa.ports.artifacts import KeptArtifact
 

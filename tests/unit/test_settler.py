@@ -11,7 +11,7 @@ from conformance.kinds import Job
 
 from esclusa.engine.settler import Settler
 from esclusa.model.errors import ArtifactError
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.ports.artifacts import KeptArtifact
 

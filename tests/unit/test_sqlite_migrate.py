@@ -14,9 +14,10 @@ from conformance.kinds import stage
 
 from esclusa.model.columns import track
 from esclusa.model.errors import ForeignTables, SchemaBehind, SchemaError
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.stage import Stage
 from esclusa.stores.sqlite import SqliteStore, schema
 from esclusa.stores.sqlite.checks import check_expressions

@@ -15,9 +15,10 @@ import pytest
 
 from esclusa.model.columns import track
 from esclusa.model.errors import BadRecord, MigrationError, SchemaError, StoreUnavailable
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, not_null, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
 from esclusa.stores.sqlite import SqliteStore, claim_statements, queries, statements, system_tables

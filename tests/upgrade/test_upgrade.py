@@ -18,7 +18,8 @@ from conformance.databases import PROVIDERS, Database, DatabaseProvider
 
 from esclusa.app import open_runtime, open_store
 from esclusa.model.errors import SchemaBehind, SchemaRefused
-from esclusa.model.record import Record, Ref
+from esclusa.model.kind import Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate
 from esclusa.model.system_records import (
     Alert,

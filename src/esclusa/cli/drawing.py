@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 
 

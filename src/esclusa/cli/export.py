@@ -14,7 +14,7 @@ from esclusa.cli.session import Session
 
 if TYPE_CHECKING:
     from esclusa.exports import Column, Format, Row
-    from esclusa.model.record import Kind
+    from esclusa.model.kind import Kind
     from esclusa.runtime import Runtime
 
 format_option = click.option(

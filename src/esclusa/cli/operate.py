@@ -25,8 +25,8 @@ from esclusa.cli.output import Screen, ago, moment, text_of
 from esclusa.cli.root import Command, Group, cycle_names
 from esclusa.cli.session import Session
 from esclusa.model.errors import BadQuery
+from esclusa.model.kind import Kind
 from esclusa.model.query import parse_filter
-from esclusa.model.record import Kind
 from esclusa.model.system_records import DeadLetter
 from esclusa.model.texts import text
 

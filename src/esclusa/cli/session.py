@@ -18,8 +18,9 @@ from esclusa.model.system_records import SYSTEM_RECORDS
 from esclusa.model.texts import text
 
 if TYPE_CHECKING:
+    from esclusa.model.kind import Kind
     from esclusa.model.query import Page
-    from esclusa.model.record import Kind, Record
+    from esclusa.model.record import Record
     from esclusa.runtime import Runtime, RuntimeOpener, StoreOpener
     from esclusa.settings import Settings
 

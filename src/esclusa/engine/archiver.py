@@ -26,6 +26,7 @@ from esclusa.engine.parquet import (
 from esclusa.engine.records import Records
 from esclusa.model.columns import Column
 from esclusa.model.errors import DeclarationError, ExportError, StoreConflict
+from esclusa.model.kind import Kind, kind_of
 from esclusa.model.query import (
     Query,
     Where,
@@ -37,7 +38,7 @@ from esclusa.model.query import (
     null,
     query,
 )
-from esclusa.model.record import Kind, Record, kind_of
+from esclusa.model.record import Record
 from esclusa.model.settlement import Inserted, Locked, Settled, Settlement
 from esclusa.model.system_records import Export
 from esclusa.ports.artifacts import Artifacts

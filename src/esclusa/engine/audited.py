@@ -17,8 +17,9 @@ from esclusa.model.errors import (
     StoreConflict,
     StoreUnavailable,
 )
+from esclusa.model.kind import Kind
 from esclusa.model.query import Where, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import Lost, Settled, Settlement
 from esclusa.model.system_records import (
     Audit,

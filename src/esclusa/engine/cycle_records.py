@@ -10,7 +10,7 @@ from esclusa.engine.options import Options
 from esclusa.engine.records import Records
 from esclusa.engine.settler import Settler
 from esclusa.model.errors import AlreadyRunning, Paused
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.schedule import Every
 from esclusa.model.settlement import ClaimRequest, Settlement
 from esclusa.model.stage import Cycle

@@ -16,9 +16,9 @@ from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext, RunLog, RunTools, own_slot
 from esclusa.engine.stage_worker import StageWorker
 from esclusa.model.errors import AlreadyRunning, EsclusaError, SettingsError
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.pipeline import Plan
 from esclusa.model.query import Where
-from esclusa.model.record import Kind, Ref
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Renewal
 from esclusa.model.stage import Cycle, Stage

@@ -11,8 +11,9 @@ from typing import Any, cast
 from esclusa.engine.registry import Registry
 from esclusa.model.effects import Move
 from esclusa.model.errors import NotFound, StoreConflict, StoreUnavailable
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Page, Where, one_of, query
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Settled, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.state_roles import Ways, ways_back

@@ -49,9 +49,9 @@ from esclusa.engine.system_pipeline import system_pipeline
 from esclusa.engine.tick import Tick, Ticked
 from esclusa.engine.watchdog import SpareStore, Watchdog
 from esclusa.model.adoption import Adopted
+from esclusa.model.kind import Ref
 from esclusa.model.pipeline import NoSettings, Plan
 from esclusa.model.query import Where, conditions
-from esclusa.model.record import Ref
 from esclusa.model.stage import Stage
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.publisher import Publisher

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import Query, at_least, below, null, query
-from esclusa.model.record import Kind
 from esclusa.model.settlement import Inserted
 from esclusa.model.system_records import Export
 from esclusa.ports.store import Store

@@ -9,8 +9,8 @@ from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.options import Options
 from esclusa.engine.settler import Settler
 from esclusa.model.errors import EsclusaError
+from esclusa.model.kind import Ref
 from esclusa.model.query import null
-from esclusa.model.record import Ref
 from esclusa.model.settlement import ClaimRequest, Inserted, Settlement
 from esclusa.model.system_records import IdempotentCall
 from esclusa.model.value import value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from esclusa.model.decide import Result
 from esclusa.model.errors import StoreConflict, StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Leased, Renewal
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry

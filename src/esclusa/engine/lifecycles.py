@@ -12,8 +12,9 @@ from typing import Any, Final
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.model.errors import BadQuery, BadRecord, EsclusaError, NotFound, SchemaBehind
+from esclusa.model.kind import Kind
 from esclusa.model.query import Cond, Query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import Settlement, StateCount
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import Audit, LifecycleRecord

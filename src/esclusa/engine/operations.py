@@ -18,9 +18,10 @@ from esclusa.model.errors import (
     UndeclaredMove,
     UndeclaredState,
 )
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Locked, Settled, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.state_roles import Ways, ways_back

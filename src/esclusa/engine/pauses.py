@@ -15,9 +15,9 @@ from esclusa.engine.records import Records
 from esclusa.engine.threads import end_tasks
 from esclusa.model.decide import Raised, Result, failure_of
 from esclusa.model.errors import StoreConflict, StoreUnavailable, Throttled
+from esclusa.model.kind import Ref
 from esclusa.model.outcome import Retry, Wait
 from esclusa.model.query import one_of
-from esclusa.model.record import Ref
 from esclusa.model.retry import error_message, unwrap_group
 from esclusa.model.settlement import ClaimRequest, Duplicate, Renewal, Settled, Settlement
 from esclusa.model.stage import Stage

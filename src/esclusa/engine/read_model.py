@@ -11,6 +11,7 @@ from esclusa.engine.pauses import open_pauses
 from esclusa.engine.rates import merge
 from esclusa.engine.read_records import RecordReader
 from esclusa.engine.registry import SYSTEM
+from esclusa.model.kind import Kind
 from esclusa.model.query import (
     Page,
     Where,
@@ -20,7 +21,7 @@ from esclusa.model.query import (
     one_of,
     query,
 )
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import (

@@ -16,6 +16,7 @@ from esclusa.engine.registry import Registry
 from esclusa.engine.why import Why, why
 from esclusa.model.adoption import Unadopted
 from esclusa.model.errors import NotFound, SchemaError
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.pipeline import Plan, View
 from esclusa.model.query import (
     Page,
@@ -25,7 +26,7 @@ from esclusa.model.query import (
     grouping,
     query,
 )
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.state_roles import Role, roles, ways_back
 from esclusa.model.system_records import CycleRecord, DeadLetter, LifecycleRecord, WorkerRecord

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from esclusa.engine.cycle_records import NEVER
 from esclusa.engine.rates import merge
 from esclusa.model.budget import WindowUse
+from esclusa.model.kind import Kind
 from esclusa.model.pipeline import View
 from esclusa.model.query import Page
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.results import FAILED, PROCESSED, RATED
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, StateCount

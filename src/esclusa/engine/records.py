@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from esclusa.model.errors import BadRecord, StoreConflict, UndeclaredMove
+from esclusa.model.kind import Ref
 from esclusa.model.query import Page, Total, Where, grouping, null, query
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import (
     Duplicate,
     Inserted,

@@ -12,7 +12,7 @@ from esclusa.engine.options import Options
 from esclusa.engine.records import Records
 from esclusa.engine.settler import Settler
 from esclusa.model.errors import SettingsError
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.model.stage import Cycle
 from esclusa.model.system_records import WorkerRecord

@@ -17,9 +17,10 @@ from esclusa.engine.records import Records
 from esclusa.engine.run_files import RunFiles
 from esclusa.engine.settler import Settler
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
+from esclusa.model.kind import Ref
 from esclusa.model.outcome import To
 from esclusa.model.query import at_least, below
-from esclusa.model.record import Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.results import RUN_OUTCOMES, RunOutcome
 from esclusa.model.settlement import Inserted, Renewal, Settled, Settlement
 from esclusa.model.stage import Cycle

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from esclusa.model.errors import BadQuery
+from esclusa.model.kind import Kind
 from esclusa.model.query import Cond, Where, one_of
-from esclusa.model.record import Kind
 from esclusa.model.texts import text
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import Query, null
-from esclusa.model.record import Kind
 from esclusa.model.value import value
 
 

@@ -19,7 +19,7 @@ from esclusa.model.errors import DeclarationError
 from esclusa.model.value import value
 
 if TYPE_CHECKING:
-    from esclusa.model.record import Kind
+    from esclusa.model.kind import Kind
 
 ColumnType: TypeAlias = Literal[
     "text", "int", "float", "bool", "time", "date", "decimal", "json", "bytes"

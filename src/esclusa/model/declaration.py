@@ -11,7 +11,8 @@ from esclusa.model.errors import DeclarationError, EsclusaError
 from esclusa.model.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from esclusa.model.record import Kind, Record
+    from esclusa.model.kind import Kind
+    from esclusa.model.record import Record
 
 # The fields of every record.
 _EVERY_RECORD = frozenset({"id", *TRACKING})

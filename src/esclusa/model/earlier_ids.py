@@ -13,7 +13,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from esclusa.model.keys import join_id, key_id, part_text
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.value import value
 
 _LONGEST = 400

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from esclusa.model.errors import UndeclaredEffect
+from esclusa.model.kind import Kind, kind_of
 from esclusa.model.query import Cond, conditions, with_earlier_states
-from esclusa.model.record import Kind, Record, kind_of
+from esclusa.model.record import Record
 from esclusa.model.storable import storable_text
 from esclusa.model.strict_fields import undeclared
 from esclusa.model.value import set_fields, value

@@ -11,7 +11,7 @@ from esclusa.model.errors import ForeignTables
 from esclusa.model.value import value
 
 if TYPE_CHECKING:
-    from esclusa.model.record import Kind
+    from esclusa.model.kind import Kind
     from esclusa.model.stage import Stage
 
 # Called with a line for people when a step begins, waits or ends.

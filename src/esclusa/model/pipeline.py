@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from esclusa.model.budget import Budget
 from esclusa.model.declaration import Adopt, adoption
 from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.kind import Kind
 from esclusa.model.query import Query, Where, conditions, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.schedule import Manual
 from esclusa.model.stage import (
     CYCLE_OPTIONS,

@@ -15,7 +15,8 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
-from esclusa.model.record import Kind, Record, kind_of
+from esclusa.model.kind import Kind, kind_of
+from esclusa.model.record import Record
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int
 from esclusa.model.texts import text
 from esclusa.model.value import value

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 from esclusa.model.effects import Effect
 from esclusa.model.errors import UndeclaredMove
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Cond, Order
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.value import value
 
 

@@ -28,9 +28,10 @@ from esclusa.model.breaker import Breaker
 from esclusa.model.budget import Budget
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError, EsclusaError
+from esclusa.model.kind import Kind
 from esclusa.model.outcome import OPTIONS, Outcome
 from esclusa.model.query import Cond, Order, Where, conditions, matches, orders
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Schedule
 from esclusa.model.value import value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.stage import Stage
 
 Role = Literal["waiting", "working", "finished", "failed", "resting"]

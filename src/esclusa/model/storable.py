@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from esclusa.model.errors import BadRecord
 
 if TYPE_CHECKING:
-    from esclusa.model.record import Kind
+    from esclusa.model.kind import Kind
 
 # How deep lists and objects may be nested; JSON readers fail soon after.
 MAX_DEPTH: Final = 200

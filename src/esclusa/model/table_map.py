@@ -21,7 +21,7 @@ from pydantic import Field as Limit
 from esclusa.model.columns import EXTRAS, NAME, TRACKING, Track, track, untracked
 from esclusa.model.declaration import column_faults
 from esclusa.model.errors import DeclarationError
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 
 
 class TableMap(BaseModel):

@@ -8,9 +8,10 @@ from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.adoption import Adopted, Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Grouping, Page, Query, Total
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import (
     Backlog,
     ClaimRequest,

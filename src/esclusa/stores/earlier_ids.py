@@ -19,9 +19,10 @@ from esclusa.model.earlier_ids import (
     readings,
 )
 from esclusa.model.keys import key_id
+from esclusa.model.kind import Kind
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.system_records import DeadLetter
 
 # Records of a page, and so of a transaction.

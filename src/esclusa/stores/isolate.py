@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from esclusa.model.errors import BadRecord, StoreConflict, StoreUnavailable
-from esclusa.model.record import Kind, Ref
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Locked, Rejected, Settlement, Verdict
 
 Claim: TypeAlias = Callable[[ClaimRequest], Awaitable[list[Leased]]]

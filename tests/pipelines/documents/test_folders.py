@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pipelines.documents.conftest import DocumentsService, NewService, headers, until
 
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.pipelines.documents.buckets import BadUri, Blob, LocalBucket, parse_uri
 from esclusa.pipelines.documents.folder_signals import from_command, from_flags
 from esclusa.pipelines.documents.records import FolderSignal, Folio

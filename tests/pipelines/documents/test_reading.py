@@ -11,7 +11,7 @@ from pipelines.documents import statements
 from pipelines.documents.bombs import page_bomb, tree_bomb
 from pipelines.documents.conftest import DocumentsService, NewService
 
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.pipelines.documents.progress import Progress
 from esclusa.pipelines.documents.records import Documento
 

@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from esclusa.model.errors import StoreUnavailable
+from esclusa.model.kind import Kind
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import StateCount
 from esclusa.ports.telemetry import Silent
 from esclusa.web.console import cache

@@ -19,8 +19,8 @@ from typing import Any
 
 from esclusa.model.adoption import Adopted, Unadopted
 from esclusa.model.errors import BadRecord, SchemaError, StoreConflict
+from esclusa.model.kind import Kind
 from esclusa.model.query import matches
-from esclusa.model.record import Kind
 from esclusa.model.settlement import ClaimRequest
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import LOCKED, FirestoreClient

@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from esclusa.model.errors import StoreConflict
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Cond, Order, Query, at_least, at_most, matches, null
-from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import Backlog, ClaimRequest, Leased
 from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text

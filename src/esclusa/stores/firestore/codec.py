@@ -29,8 +29,9 @@ from pydantic_core import (
 
 from esclusa.model.columns import ColumnType, retyped
 from esclusa.model.errors import BadRecord
+from esclusa.model.kind import Kind
 from esclusa.model.query import ARCHIVE_COLUMNS
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
 
 Value: Any = type(types.Value.pb(types.Value()))

@@ -15,8 +15,8 @@ from typing import Any
 
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import BadRecord, UndeclaredMove
+from esclusa.model.kind import Ref
 from esclusa.model.query import Query, matches
-from esclusa.model.record import Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.client import FirestoreClient

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa.model.errors import BadRecord
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.kind import Kind, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Step
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.codec import (

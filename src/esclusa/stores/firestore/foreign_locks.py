@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.stores.firestore.codec import STEPS, Codec, decode, from_timestamp
 from esclusa.stores.firestore.found import FoundDocument
 

@@ -8,8 +8,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import Cond, Order, Query
-from esclusa.model.record import Kind
 from esclusa.model.value import value
 from esclusa.stores.firestore import names
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from esclusa.model.kind import Kind
 from esclusa.model.pipeline import DeclaredQuery, Plan
 from esclusa.model.query import Cond, Order, Query, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Stage
 from esclusa.model.system_records import SYSTEM_RECORDS, Audit, DeadLetter, Export, Run

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import Cond
-from esclusa.model.record import Kind
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.documents import CallContext, DocumentState

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from esclusa.model.errors import StoreConflict
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Renewal
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import LOCKED, FirestoreClient, StructuredQuery

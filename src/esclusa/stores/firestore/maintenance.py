@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from esclusa.model.errors import StoreConflict
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Query, null
-from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.model.system_records import Export

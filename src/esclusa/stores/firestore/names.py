@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.keys import join_id, key_id, split_id
-from esclusa.model.record import Kind, Record
+from esclusa.model.kind import Kind
+from esclusa.model.record import Record
 from esclusa.model.storable import fits
 
 HISTORY = "esclusa_history"

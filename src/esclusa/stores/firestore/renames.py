@@ -7,8 +7,8 @@ from typing import Any
 
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import BadRecord
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Cond, Order, Query
-from esclusa.model.record import Kind, Ref
 from esclusa.model.texts import text
 from esclusa.stores.firestore import maintenance, names, queries
 from esclusa.stores.firestore.client import FirestoreClient

@@ -12,9 +12,9 @@ from typing import Any
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import SchemaBehind, SchemaError
+from esclusa.model.kind import Kind
 from esclusa.model.migration import MigrationStep, refuse_foreign
 from esclusa.model.query import Query
-from esclusa.model.record import Kind
 from esclusa.model.value import value
 from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.firestore import layout, names, queries

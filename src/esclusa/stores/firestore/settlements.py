@@ -17,7 +17,7 @@ from typing import Any
 
 from esclusa.model.effects import Add, Create
 from esclusa.model.errors import BadRecord, StoreConflict, StoreUnavailable
-from esclusa.model.record import Ref
+from esclusa.model.kind import Ref
 from esclusa.model.settlement import Locked, Settled, Settlement, Verdict
 from esclusa.model.texts import text
 from esclusa.stores.firestore.client import LOCK_SECONDS, FirestoreClient

@@ -16,9 +16,10 @@ from pydantic_core import to_json
 from esclusa.model.adoption import Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Cond, Grouping, Page, Query, Total
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import (
     Backlog,
     ClaimRequest,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import Cond, Grouping, Query, Total, totals_in_order
-from esclusa.model.record import Kind
 from esclusa.stores.firestore import queries
 from esclusa.stores.firestore.client import FirestoreClient
 from esclusa.stores.firestore.codec import Codec

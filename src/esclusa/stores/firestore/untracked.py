@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.value import value
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery

@@ -11,8 +11,8 @@ from typing import Any
 from asyncpg import exceptions as pg
 
 from esclusa.model.columns import EXTRAS, TRACKING, ColumnType
+from esclusa.model.kind import Kind
 from esclusa.model.migration import TableFindings, situations
-from esclusa.model.record import Kind
 from esclusa.stores.postgres.codec import (
     CHAR_TYPE,
     NUMBER_TYPES,

@@ -15,8 +15,9 @@ from pydantic_core import from_json, to_json
 
 from esclusa.model.columns import EXTRAS, ColumnType, retyped
 from esclusa.model.errors import BadRecord
+from esclusa.model.kind import Kind
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.stage import Stage
 from esclusa.model.storable import fit_decimal, fit_float, fits
 from esclusa.stores.postgres.names import Installation, quote

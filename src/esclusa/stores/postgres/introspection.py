@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from esclusa.model.errors import SchemaError, SchemaRefused
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.names import Installation, has_earlier_ids, maker
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from esclusa.model.effects import Create
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.settlement import Settlement
 from esclusa.model.texts import Text, text
 from esclusa.model.value import value

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Query
-from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.model.system_records import Export

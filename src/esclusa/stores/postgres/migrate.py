@@ -22,6 +22,7 @@ from esclusa.model.errors import (
     StoreConflict,
     StoreUnavailable,
 )
+from esclusa.model.kind import Kind
 from esclusa.model.migration import (
     MigrationStep,
     Progress,
@@ -29,7 +30,6 @@ from esclusa.model.migration import (
     summaries,
     transactions,
 )
-from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.model.texts import text
 from esclusa.stores.postgres import locks, schema

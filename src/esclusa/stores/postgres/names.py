@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from esclusa.model.columns import SYSTEM_PREFIX
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 
 # The schema of system tables, unless another one is set.
 SCHEMA = "esclusa"

@@ -15,8 +15,8 @@ from asyncpg import exceptions as pg
 
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import SchemaError, SchemaRefused
+from esclusa.model.kind import Kind
 from esclusa.model.migration import MigrationStep, targets_first
-from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.postgres import checks

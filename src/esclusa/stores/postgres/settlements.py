@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from esclusa.model.effects import Add, Create, Effect, Move, Wake
 from esclusa.model.errors import UndeclaredMove
-from esclusa.model.record import Kind, Ref
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.model.storable import misfit
 from esclusa.stores.isolate import describe

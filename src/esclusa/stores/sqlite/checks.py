@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import apsw
 
 from esclusa.model.columns import EXTRAS, TRACKING
+from esclusa.model.kind import Kind
 from esclusa.model.migration import TableFindings, situations
-from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, text_literal

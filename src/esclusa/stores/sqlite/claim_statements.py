@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.settlement import ClaimRequest
 from esclusa.stores.sqlite.codec import decode_time, encode_time, text_literal
 from esclusa.stores.sqlite.statements import (

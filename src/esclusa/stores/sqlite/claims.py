@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from esclusa.model.record import Kind, Ref
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import claimed, group_of, worker_of
 from esclusa.model.texts import text

@@ -21,7 +21,8 @@ from pydantic_core import to_json
 
 from esclusa.model.columns import ColumnType, retyped
 from esclusa.model.errors import BadRecord
-from esclusa.model.record import Kind, Record
+from esclusa.model.kind import Kind
+from esclusa.model.record import Record
 from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int, fit_json, refused
 
 # Raised by `encode` for a value of another type, or one that no store can hold.

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from esclusa.model.errors import BadRecord
-from esclusa.model.record import Kind, Record
+from esclusa.model.kind import Kind
+from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren, drafts_of
 from esclusa.model.storable import refused
 from esclusa.stores.sqlite.client import fetch_json

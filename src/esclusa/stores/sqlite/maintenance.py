@@ -12,8 +12,8 @@ from typing import Any
 import apsw
 
 from esclusa.model.errors import BadQuery, SchemaError
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import ARCHIVE_COLUMNS, Query, null
-from esclusa.model.record import Kind, Ref
 from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.model.system_records import Export

@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import (
     Grouping,
     Page,
@@ -17,7 +18,7 @@ from esclusa.model.query import (
     encode_cursor,
     totals_in_order,
 )
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
 from esclusa.stores.sqlite import claim_statements, statements
 from esclusa.stores.sqlite.client import fetch_json, fetch_value

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from esclusa.model.earlier_ids import IdChange
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.maintenance import table_columns

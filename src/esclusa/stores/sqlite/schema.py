@@ -12,9 +12,9 @@ import apsw
 
 from esclusa.model.columns import EXTRAS, TRACKING, Field
 from esclusa.model.errors import SchemaError, SchemaRefused
+from esclusa.model.kind import Kind
 from esclusa.model.migration import MigrationStep, summaries, targets_first
 from esclusa.model.query import ARCHIVE_COLUMNS
-from esclusa.model.record import Kind
 from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.stores.earlier_ids import id_steps

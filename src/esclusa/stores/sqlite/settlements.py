@@ -10,7 +10,8 @@ from typing import Any, assert_never
 
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import UndeclaredMove
-from esclusa.model.record import Record, Ref
+from esclusa.model.kind import Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.stores.sqlite import inserts
 from esclusa.stores.sqlite.client import fetch_value

@@ -17,9 +17,10 @@ from esclusa.model.adoption import untouched
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import BadRecord, SchemaBehind
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.migration import MigrationStep, Progress, refuse_foreign, summaries
 from esclusa.model.query import Grouping, Page, Query, Total
-from esclusa.model.record import Kind, Record, Ref
+from esclusa.model.record import Record
 from esclusa.model.settlement import (
     Backlog,
     ClaimRequest,

@@ -17,8 +17,8 @@ import apsw
 
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import MigrationError, SchemaRefused
+from esclusa.model.kind import Kind
 from esclusa.model.migration import MigrationStep
-from esclusa.model.record import Kind
 from esclusa.model.value import value
 from esclusa.stores.sqlite.codec import text_literal
 from esclusa.stores.sqlite.maintenance import table_columns

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from esclusa.model.record import Kind, Ref
+from esclusa.model.kind import Kind, Ref
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.codec import ENCODE, Decoder, encode_field, encode_json, encode_time
 from esclusa.stores.sqlite.statements import (

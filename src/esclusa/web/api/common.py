@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import BadQuery
+from esclusa.model.kind import Kind
 from esclusa.model.query import Page, one_of
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
 from esclusa.observability import redact

@@ -18,7 +18,8 @@ from esclusa.exports import (
     record_columns,
     record_row,
 )
-from esclusa.model.record import Kind, Record
+from esclusa.model.kind import Kind
+from esclusa.model.record import Record
 from esclusa.observability import redact
 from esclusa.web.security import HEAD_ONLY
 

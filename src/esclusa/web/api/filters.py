@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from esclusa.model.errors import BadQuery
+from esclusa.model.kind import Kind
 from esclusa.model.query import Cond, Op, Test, conditions, not_null, null, parse_filter
-from esclusa.model.record import Kind
 from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
 from esclusa.observability import redact

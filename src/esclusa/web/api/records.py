@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 
 from esclusa.imports import ImportedRow, ImportReport
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
-from esclusa.model.record import Kind, Record
+from esclusa.model.kind import Kind
+from esclusa.model.record import Record
 from esclusa.model.settlement import Step
 from esclusa.model.state_roles import Role
 from esclusa.model.texts import Text, text

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from esclusa.imports import ImportedRow, ImportReport, format_of_body, read_bytes
 from esclusa.model.columns import TRACKING
 from esclusa.model.errors import BadRecord
-from esclusa.model.record import Kind, Record
+from esclusa.model.kind import Kind
+from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
 from esclusa.web.problems import problem
 

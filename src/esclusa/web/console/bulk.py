@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 
 from esclusa.engine.audited import Acted
 from esclusa.engine.operations import Operations
+from esclusa.model.kind import Kind
 from esclusa.model.query import beginning, one_of
-from esclusa.model.record import Kind
 from esclusa.web.api import filters
 from esclusa.web.console import page_data, render, translate
 from esclusa.web.console.catalog import gettext as _

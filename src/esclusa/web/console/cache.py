@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from esclusa.engine.read_model import ReadModel
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.settlement import StateCount
 from esclusa.ports.telemetry import Telemetry
 

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 
+from esclusa.model.kind import Kind
 from esclusa.model.query import parse_filter
-from esclusa.model.record import Kind
 from esclusa.web.console import render
 
 # Parameters of the pages. A field with such a name is filtered with an operator: `q__eq=…`.

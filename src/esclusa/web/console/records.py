@@ -11,8 +11,9 @@ from fastapi.responses import RedirectResponse
 
 from esclusa.exports import FORMATS, Format
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
+from esclusa.model.kind import Kind
 from esclusa.model.query import beginning, query
-from esclusa.model.record import Kind, Record
+from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
 from esclusa.model.suspects import worker_of
 from esclusa.observability import redact
