@@ -29,7 +29,7 @@ from esclusa import App, Attempt, Outcome, To
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.engine import Engine
 from esclusa.model.columns import ColumnType
-from esclusa.model.pipeline import NoSettings
+from esclusa.model.plan import NoSettings
 from esclusa.model.query import query
 
 WORKERS, RECORDS = 8, 500

@@ -21,7 +21,7 @@ from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.engine import Engine
 from esclusa.engine.gc_tuning import tune_gc
-from esclusa.model.pipeline import NoSettings
+from esclusa.model.plan import NoSettings
 from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
 from esclusa.ports.store import Store

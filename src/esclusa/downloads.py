@@ -6,25 +6,20 @@ Pipelines import these names from ``esclusa.http``.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import re
 import socket
-import tempfile
 import time
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from esclusa.engine.threads import call_in_thread
-from esclusa.model.errors import ArtifactError, EsclusaError, Failure
+from esclusa.model.errors import EsclusaError
 from esclusa.model.value import value
+from esclusa.response_body import BadResponse, Download, Spool, TooLarge, decompressor_for
 from esclusa.ssrf import AllowedHosts, is_public
 
 if TYPE_CHECKING:
@@ -33,13 +28,10 @@ if TYPE_CHECKING:
 # The longest delay, in seconds, that a `Retry-After` header can ask for.
 MAX_RETRY_AFTER = 86_400.0
 
-# How many bytes at the beginning of a body `inspect` sees.
-HEAD = 1024
 
 # A body of up to this many bytes stays in memory; a larger one goes to a temporary file.
 IN_MEMORY = 1 << 20
 
-_BLOCK = 1 << 20
 _ERROR_TEXT_TIMEOUT = 1.0  # seconds to read the text of an error response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]*\Z")
@@ -58,25 +50,6 @@ class ForbiddenAddress(EsclusaError):
     """The URL, or a redirect of it, has a forbidden scheme or leads to a non-public address."""
 
     error_type = "forbidden"
-
-
-class TooLarge(EsclusaError):
-    """The body is larger than the limit."""
-
-    error_type = "too_large"
-
-
-class BadResponse(Failure):
-    """There was no complete response: cut off, too many redirects, any 4xx or 5xx.
-
-    ``status``: the response's, if there was one. ``after``: the seconds of its ``Retry-After``.
-    """
-
-    def __init__(
-        self, message: str, *, status: int | None = None, after: float | None = None
-    ) -> None:
-        self.status = status
-        super().__init__(message, type="http_error", after=after)
 
 
 def retry_after(headers: Any, now: float) -> float | None:
@@ -151,20 +124,6 @@ async def safe_session(
         yield SafeSession(opened, allowed)
 
 
-@dataclass
-class Download:
-    """A complete body: its bytes, or the temporary file with them while the download is open.
-
-    ``sha256``: of the body, in hexadecimal.
-    """
-
-    size: int = 0
-    sha256: str = ""
-    head: bytes = b""
-    redirects: int = 0
-    body: bytes | Path = b""
-
-
 def download(
     session: SafeSession,
     url: str,
@@ -183,7 +142,7 @@ def download(
     Raises TimeoutError, ForbiddenAddress, TooLarge or BadResponse. No message contains the URL's
     path or query, which may be signed.
     """
-    return _Fetch(session, url, total, redirects, _Spool(in_memory, limit, inspect))
+    return _Fetch(session, url, total, redirects, Spool(in_memory, limit, inspect))
 
 
 class _Fetch(AbstractAsyncContextManager[Download]):
@@ -193,7 +152,7 @@ class _Fetch(AbstractAsyncContextManager[Download]):
     """
 
     def __init__(
-        self, session: SafeSession, url: str, total: float, redirects: int, spool: _Spool
+        self, session: SafeSession, url: str, total: float, redirects: int, spool: Spool
     ) -> None:
         self._session, self._url, self._spool = session, url, spool
         self._total, self._redirects = total, redirects
@@ -246,7 +205,7 @@ class _Fetch(AbstractAsyncContextManager[Download]):
         raise BadResponse(f"{_host_of(url)}: more than {self._redirects} redirects")
 
 
-async def _get(session: SafeSession, target: Any, spool: _Spool) -> str | None:
+async def _get(session: SafeSession, target: Any, spool: Spool) -> str | None:
     """Fetch the body into the spool, or return the location of a redirect."""
     async with session.session.get(target, allow_redirects=False) as response:
         if response.status in _REDIRECTS:
@@ -260,7 +219,7 @@ async def _get(session: SafeSession, target: Any, spool: _Spool) -> str | None:
                 status=response.status,
                 after=retry_after(response.headers, time.time()),
             )
-        decompressor = _decompressor(response.headers.get("Content-Encoding", ""))
+        decompressor = decompressor_for(response.headers.get("Content-Encoding", ""))
         length = response.content_length
         if decompressor is None and (length or 0) > spool.limit:
             raise TooLarge(f"the body has {length:,} bytes, the limit is {spool.limit:,}")
@@ -353,102 +312,3 @@ def _cause(error: BaseException) -> str:
             first_line = error.message.partition("\n")[0].rstrip(":")
             return f"the response is not HTTP: {first_line}"[:200]
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
-
-
-class _Decompressor:
-    """Decompresses in small parts, so that a bomb reaches the limit before it fills the memory."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(47)  # detects gzip and zlib
-
-    def parts(self, chunk: bytes) -> Iterator[bytes]:
-        try:
-            while chunk:
-                if self._member.eof:  # a gzip body may have several members
-                    self._member = zlib.decompressobj(47)
-                if part := self._member.decompress(chunk, 1 << 16):
-                    yield part
-                member = self._member
-                chunk = member.unused_data if member.eof else member.unconsumed_tail
-        except zlib.error as error:
-            raise BadResponse(f"the body cannot be decompressed: {error}") from None
-
-    def end(self) -> None:
-        if not self._member.eof:
-            raise BadResponse("the compressed body was cut off")
-
-
-def _decompressor(encoding: str) -> _Decompressor | None:
-    match encoding.strip().lower():
-        case "" | "identity":
-            return None
-        case "gzip" | "x-gzip" | "deflate":
-            return _Decompressor()
-        case other:
-            raise BadResponse(f"the body is compressed with {other!r:.20}, which was not requested")
-
-
-@dataclass
-class _Spool:
-    """Keeps a small body in memory and writes a large one to a file, block by block."""
-
-    in_memory: int
-    limit: int
-    inspect: Callable[[bytes], object] | None
-    download: Download = field(default_factory=Download)
-    _parts: list[bytes] = field(default_factory=list)
-    _pending: int = 0
-    _file: BinaryIO | None = None
-    _path: Path | None = None
-    _digest: Any = field(default_factory=hashlib.sha256)
-
-    def add(self, part: bytes) -> bool:
-        """Add the next part; return whether ``flush`` is needed."""
-        done = self.download
-        before = done.size
-        done.size += len(part)
-        if done.size > self.limit:
-            raise TooLarge(f"the body has more than {self.limit:,} bytes")
-        if before < HEAD:
-            done.head += part[: HEAD - before]
-            if done.size >= HEAD and self.inspect is not None:
-                self.inspect(done.head)
-        self._digest.update(part)
-        self._parts.append(part)
-        self._pending += len(part)
-        return self._pending >= _BLOCK and done.size > self.in_memory
-
-    async def end(self) -> None:
-        done = self.download
-        if done.size < HEAD and self.inspect is not None:
-            self.inspect(done.head)
-        done.sha256 = self._digest.hexdigest()
-        if self._file is None:
-            done.body = b"".join(self._parts)
-            return
-        await self.flush()
-        assert self._path is not None
-        done.body = self._path
-
-    async def flush(self) -> None:
-        parts, self._parts, self._pending = self._parts, [], 0
-        try:  # wait to the end: a file made after `clear` would stay
-            await call_in_thread(None, lambda: self._write(parts))
-        except OSError as error:
-            raise ArtifactError(
-                f"the body cannot be written to {tempfile.gettempdir()}: {error.strerror}"
-            ) from error
-
-    def _write(self, parts: list[bytes]) -> None:
-        if self._file is None:
-            number, name = tempfile.mkstemp(prefix="esclusa-")
-            self._file, self._path = os.fdopen(number, "wb"), Path(name)
-        self._file.writelines(parts)
-        self._file.flush()
-
-    def clear(self) -> None:
-        if self._file is not None:
-            with suppress(OSError):  # on a full disk, closing fails as well
-                self._file.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from esclusa.artifacts import open_artifacts
 from esclusa.engine.lifespans import failure_of, opened
 from esclusa.model import duration
 from esclusa.model.errors import EsclusaError, SchemaBehind, SchemaError
-from esclusa.model.pipeline import Plan
+from esclusa.model.plan import Plan
 from esclusa.model.texts import load, text
 from esclusa.model.value import value
 from esclusa.ports.artifacts import Artifacts

@@ -6,16 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from esclusa.downloads import (
-    BadResponse,
-    Download,
-    ForbiddenAddress,
-    SafeSession,
-    TooLarge,
-    download,
-    retry_after,
-    safe_session,
-)
+from esclusa.downloads import ForbiddenAddress, SafeSession, download, retry_after, safe_session
+from esclusa.response_body import BadResponse, Download, TooLarge
 from esclusa.ssrf import AllowedHosts
 
 if TYPE_CHECKING:

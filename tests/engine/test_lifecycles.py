@@ -11,7 +11,8 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.lifecycles import StragglerRenamer
 from esclusa.engine.registry import Registry
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.pipeline import App, NoSettings
+from esclusa.model.pipeline import App
+from esclusa.model.plan import NoSettings
 from esclusa.model.query import query
 from esclusa.model.record import Record
 from esclusa.model.system_records import Audit

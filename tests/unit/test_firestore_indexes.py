@@ -11,7 +11,8 @@ from esclusa.loading import BUILT_IN
 from esclusa.model.errors import DeclarationError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.outcome import To
-from esclusa.model.pipeline import App, DeclaredQuery, NoSettings
+from esclusa.model.pipeline import App
+from esclusa.model.plan import DeclaredQuery, NoSettings
 from esclusa.model.query import Query, above, not_null, one_of, query
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff

@@ -18,7 +18,6 @@ from urllib.parse import quote
 import pytest
 from aiohttp.abc import AbstractResolver
 
-from esclusa.downloads import _Spool
 from esclusa.http import (
     BadResponse,
     ForbiddenAddress,
@@ -28,6 +27,7 @@ from esclusa.http import (
     safe_session,
 )
 from esclusa.model.errors import ArtifactError
+from esclusa.response_body import Spool
 from esclusa.simulators import SimulatorProcess
 from esclusa.simulators.media_cdn import MediaCdnSimulator, content, sign
 from esclusa.ssrf import AllowedHosts, is_public
@@ -591,7 +591,7 @@ async def test_a_full_disk_is_reported_and_leaves_no_file(
     monkeypatch.setattr(
         tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "body"))
     )
-    spool = _Spool(1000, 10 * MB, None)
+    spool = Spool(1000, 10 * MB, None)
     spool.add(b"x" * 2000)
     with pytest.raises(ArtifactError, match=r"cannot be written to .*: No space left on device"):
         await spool.flush()

@@ -11,6 +11,7 @@ from conformance.kinds import Sample
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esclusa.model.cursors import decode_cursor, encode_cursor
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import (
     Cond,
@@ -20,8 +21,6 @@ from esclusa.model.query import (
     at_most,
     below,
     conditions,
-    decode_cursor,
-    encode_cursor,
     matches,
     not_null,
     null,

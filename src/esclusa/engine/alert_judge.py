@@ -24,7 +24,8 @@ from esclusa.model.budget import Budget, WindowUse
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.query import at_least
 from esclusa.model.schedule import Always, Manual, Schedule
-from esclusa.model.stage import Cycle, FromSetting, Stage
+from esclusa.model.stage import Cycle, Stage
+from esclusa.model.stage_options import FromSetting
 from esclusa.model.system_records import Alert, RateRecord, WorkerRecord
 from esclusa.model.texts import text
 from esclusa.ports.store import Store

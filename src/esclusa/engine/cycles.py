@@ -17,7 +17,7 @@ from esclusa.engine.runs import RunContext, RunLog, RunTools, own_slot
 from esclusa.engine.stage_worker import StageWorker
 from esclusa.model.errors import AlreadyRunning, EsclusaError, SettingsError
 from esclusa.model.kind import Kind, Ref
-from esclusa.model.pipeline import Plan
+from esclusa.model.plan import Plan
 from esclusa.model.query import Where
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Renewal

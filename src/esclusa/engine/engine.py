@@ -50,7 +50,7 @@ from esclusa.engine.tick import Tick, Ticked
 from esclusa.engine.watchdog import SpareStore, Watchdog
 from esclusa.model.adoption import Adopted
 from esclusa.model.kind import Ref
-from esclusa.model.pipeline import NoSettings, Plan
+from esclusa.model.plan import NoSettings, Plan
 from esclusa.model.query import Where, conditions
 from esclusa.model.stage import Stage
 from esclusa.ports.artifacts import Artifacts

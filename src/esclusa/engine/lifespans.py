@@ -10,7 +10,7 @@ from typing import Any
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.threads import wait_at_most, wait_for_any
 from esclusa.model.errors import PipelineNotReady
-from esclusa.model.pipeline import Plan
+from esclusa.model.plan import Plan
 from esclusa.model.texts import text
 from esclusa.model.value import value
 from esclusa.ports.telemetry import Telemetry

@@ -12,15 +12,7 @@ from esclusa.engine.rates import merge
 from esclusa.engine.read_records import RecordReader
 from esclusa.engine.registry import SYSTEM
 from esclusa.model.kind import Kind
-from esclusa.model.query import (
-    Page,
-    Where,
-    above,
-    at_least,
-    at_most,
-    one_of,
-    query,
-)
+from esclusa.model.query import Page, Where, above, at_least, at_most, one_of, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog
 from esclusa.model.stage import Stage

@@ -17,15 +17,8 @@ from esclusa.engine.why import Why, why
 from esclusa.model.adoption import Unadopted
 from esclusa.model.errors import NotFound, SchemaError
 from esclusa.model.kind import Kind, Ref
-from esclusa.model.pipeline import Plan, View
-from esclusa.model.query import (
-    Page,
-    Total,
-    Where,
-    beginning,
-    grouping,
-    query,
-)
+from esclusa.model.plan import Plan, View
+from esclusa.model.query import Page, Total, Where, beginning, grouping, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.state_roles import Role, roles, ways_back

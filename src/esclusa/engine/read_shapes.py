@@ -11,7 +11,7 @@ from esclusa.engine.cycle_records import NEVER
 from esclusa.engine.rates import merge
 from esclusa.model.budget import WindowUse
 from esclusa.model.kind import Kind
-from esclusa.model.pipeline import View
+from esclusa.model.plan import View
 from esclusa.model.query import Page
 from esclusa.model.record import Record
 from esclusa.model.results import FAILED, PROCESSED, RATED

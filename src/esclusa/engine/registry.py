@@ -8,7 +8,7 @@ from typing import Any
 
 from esclusa.model.errors import NotFound
 from esclusa.model.kind import Kind
-from esclusa.model.pipeline import Plan
+from esclusa.model.plan import Plan
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import SYSTEM_RECORDS

@@ -7,41 +7,15 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from math import inf
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
+from esclusa.engine.locked_settlements import LockedSettlements
+from esclusa.engine.settlement_entry import Entry, Receiver, SingleReceiver
 from esclusa.model.errors import ArtifactError, StoreConflict, StoreUnavailable
 from esclusa.model.settlement import Locked, Lost, Rejected, Renewal, Settlement, Verdict
 from esclusa.ports.artifacts import Artifacts, KeptArtifact
 from esclusa.ports.store import Store
 from esclusa.ports.telemetry import Telemetry
-
-
-class Receiver(Protocol):
-    """Gets the verdicts of the settlements that it added."""
-
-    def written(self, verdicts: list[tuple[Any, Settlement, Verdict]]) -> None:
-        """Called once for each settlement, with the token that was added with it."""
-
-    def put_aside(self) -> None:
-        """Called when settlements of this receiver begin to wait apart from the others."""
-
-
-class _SingleReceiver:
-    """The receiver of a caller that awaits one verdict."""
-
-    def __init__(self, verdict: asyncio.Future[Verdict]) -> None:
-        self._verdict = verdict
-
-    def written(self, verdicts: list[tuple[Any, Settlement, Verdict]]) -> None:
-        if not self._verdict.done():
-            self._verdict.set_result(verdicts[0][2])
-
-    def put_aside(self) -> None:
-        pass
-
-
-_Entry: TypeAlias = tuple[Settlement, "Receiver | None", Any, Sequence[KeptArtifact]]
 
 # A batch of at least this size makes the next one wait for more.
 _CROWD = 8
@@ -56,10 +30,6 @@ _GATHER_FILES = 0.1
 
 # The first and the longest pause, in seconds, before a batch is sent again.
 _RETRY, _RETRY_MOST = 0.05, 5.0
-# The same for settlements that wait for a lock of another program.
-_LOCKED, _LOCKED_MOST = 0.25, 2.0
-# Seconds between two warnings about the same locked record.
-_WARN_AGAIN = 30.0
 # A batch that cannot be written is sent again in this many parts.
 _PARTS = 8
 # Seconds that a batch waits for its files before it is written without those that have some, and
@@ -102,10 +72,10 @@ class SettlementQueue:
         self._telemetry = telemetry
         self._batch = batch
         self._lease = lease
-        self._queue: list[_Entry] = []
-        self._in_hand: list[_Entry] = []
-        self._aside: dict[int, _Entry] = {}
-        self._locked: dict[int, tuple[_Entry, float, float]] = {}
+        self._queue: list[Entry] = []
+        self._in_hand: list[Entry] = []
+        self._aside: dict[int, Entry] = {}
+        self._locked = LockedSettlements(name, telemetry, self._resend_locked, self._spawn)
         self._some = asyncio.Event()
         self._hurried = asyncio.Event()
         self._ended = asyncio.Event()
@@ -150,7 +120,7 @@ class SettlementQueue:
     async def settle(self, settlement: Settlement) -> Verdict:
         """Queue a settlement and wait for its verdict."""
         verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self.add(settlement, _SingleReceiver(verdict))
+        self.add(settlement, SingleReceiver(verdict))
         self.hurry()
         return await verdict
 
@@ -246,7 +216,7 @@ class SettlementQueue:
             self._pass(count)
         return (_GATHER_FILES if files else _GATHER) if count >= _CROWD else 0.0
 
-    async def _with_files_synced(self, batch: list[_Entry]) -> list[_Entry]:
+    async def _with_files_synced(self, batch: list[Entry]) -> list[Entry]:
         """The entries whose files are on disk; others are rejected.
 
         If the disk takes long, entries with files are put aside, and those without are returned.
@@ -264,7 +234,7 @@ class SettlementQueue:
         self._spawn(self._write_late(late, sync))
         return [entry for entry in batch if not entry[3]]
 
-    async def _write_late(self, entries: list[_Entry], sync: asyncio.Task[None]) -> None:
+    async def _write_late(self, entries: list[Entry], sync: asyncio.Task[None]) -> None:
         """Write entries whose files took long; if they take too long, that is an error."""
         await asyncio.wait([sync], timeout=_FILES_MOST)
         if not sync.done():
@@ -278,7 +248,7 @@ class SettlementQueue:
             else:
                 self._deliver(entries, verdicts)
 
-    def _checked(self, batch: list[_Entry], sync: asyncio.Task[None]) -> list[_Entry]:
+    def _checked(self, batch: list[Entry], sync: asyncio.Task[None]) -> list[Entry]:
         """The entries whose files are on disk; the others are rejected."""
         # A broken store of artifacts: no file is safe.
         failed = None if sync.cancelled() else sync.exception()
@@ -295,7 +265,7 @@ class SettlementQueue:
         self._deliver([entry for entry, _ in rejected], [verdict for _, verdict in rejected])
         return [entry for entry, error in zip(batch, faults, strict=True) if error is None]
 
-    async def _write(self, batch: list[_Entry], tries: int = 2) -> list[Verdict] | None:
+    async def _write(self, batch: list[Entry], tries: int = 2) -> list[Verdict] | None:
         """Write them, however long the store writes nothing; None if it writes, but not these.
 
         That is asked after ``tries`` failures.
@@ -311,7 +281,7 @@ class SettlementQueue:
             await asyncio.sleep(pause)
             pause = min(_RETRY_MOST, pause * 2)
 
-    async def _send(self, batch: list[_Entry]) -> list[Verdict] | Exception:
+    async def _send(self, batch: list[Entry]) -> list[Verdict] | Exception:
         """Make one call of the store; return its verdicts, or its transient error."""
         settlements = [entry[0] for entry in batch]
         self.waiting_since = self.waiting_since or _now()
@@ -333,7 +303,7 @@ class SettlementQueue:
             why = f"{type(error).__name__}: {error}"
             return [Rejected(settlement.ref, why) for settlement in settlements]
 
-    async def _renews(self, entry: _Entry) -> bool:
+    async def _renews(self, entry: Entry) -> bool:
         """Whether the store writes: it renews the lease of this settlement's record."""
         ref, fence = entry[0].ref, entry[0].fence
         if fence is None:
@@ -346,13 +316,13 @@ class SettlementQueue:
 
     # put aside
 
-    def _put_aside(self, entries: list[_Entry]) -> None:
+    def _put_aside(self, entries: list[Entry]) -> None:
         self._aside |= {id(entry): entry for entry in entries}
         for receiver in {entry[1] for entry in entries}:
             if receiver is not None:
                 receiver.put_aside()
 
-    async def _write_in_parts(self, entries: list[_Entry]) -> None:
+    async def _write_in_parts(self, entries: list[Entry]) -> None:
         """Write a batch in ever smaller parts, until the settlements at fault are alone."""
         size = len(entries)
         while entries and size > 1:
@@ -367,7 +337,7 @@ class SettlementQueue:
             entries = failed
         await asyncio.gather(*map(self._write_alone, entries))
 
-    async def _write_alone(self, entry: _Entry) -> None:
+    async def _write_alone(self, entry: Entry) -> None:
         """Write one settlement; Rejected if it fails several times and its lease can be renewed."""
         pause, failures = _RETRY, 0
         while isinstance(verdicts := await self._send([entry]), Exception):
@@ -379,37 +349,15 @@ class SettlementQueue:
             pause = min(_RETRY_MOST, pause * 2)
         self._deliver([entry], verdicts)
 
-    def _wait_for_lock(self, entry: _Entry, verdict: Locked) -> None:
-        """Send it again and again, together with the others that wait for a lock."""
-        now = _now()
-        entered, since, warned = self._locked.get(id(entry), (entry, now, -inf))
-        if now - warned >= _WARN_AGAIN:
-            warned = now
-            self._telemetry.event(
-                "warning",
-                f"settle: {verdict.why}; its outcome is kept, will retry",
-                queue=self._name,
-                record=str(verdict.ref),
-                seconds=round(now - since, 1),
-            )
-        if not self._locked:
-            self._spawn(self._retry_locked())
-        self._locked[id(entry)] = entered, since, warned
-
-    async def _retry_locked(self) -> None:
-        pause = _LOCKED
-        while self._locked:
-            await asyncio.sleep(pause)
-            entries = [entry for entry, *_ in self._locked.values()]
-            verdicts = await self._send(entries)
-            if isinstance(verdicts, Exception):
-                verdicts = [Locked(entry[0].ref, str(verdicts)) for entry in entries]
-            self._deliver(entries, verdicts)
-            pause = _LOCKED if len(self._locked) < len(entries) else min(_LOCKED_MOST, pause * 2)
+    async def _resend_locked(self, entries: list[Entry]) -> None:
+        verdicts = await self._send(entries)
+        if isinstance(verdicts, Exception):
+            verdicts = [Locked(entry[0].ref, str(verdicts)) for entry in entries]
+        self._deliver(entries, verdicts)
 
     # verdicts
 
-    def _deliver(self, batch: list[_Entry], verdicts: Sequence[Verdict]) -> None:
+    def _deliver(self, batch: list[Entry], verdicts: Sequence[Verdict]) -> None:
         """Give each receiver its verdicts; what is locked waits for its own."""
         if self._locked or Locked in set(map(type, verdicts)):
             batch, verdicts = self._without_locked(batch, verdicts)
@@ -428,21 +376,15 @@ class SettlementQueue:
             self._ended.set()
 
     def _without_locked(
-        self, batch: list[_Entry], verdicts: Sequence[Verdict]
-    ) -> tuple[list[_Entry], list[Verdict]]:
+        self, batch: list[Entry], verdicts: Sequence[Verdict]
+    ) -> tuple[list[Entry], list[Verdict]]:
         """Put aside what is locked and return the rest."""
         pairs = list(zip(batch, verdicts, strict=True))
         for entry, verdict in pairs:
             if isinstance(verdict, Locked):
-                self._wait_for_lock(entry, verdict)
-            elif waited := self._locked.pop(id(entry), None):
-                self._telemetry.event(
-                    "info",
-                    "settle: the lock is gone; the outcome is written",
-                    queue=self._name,
-                    record=str(verdict.ref),
-                    seconds=round(_now() - waited[1], 1),
-                )
+                self._locked.add(entry, verdict.why)
+            else:
+                self._locked.remove(entry)
         self._put_aside([entry for entry, verdict in pairs if isinstance(verdict, Locked)])
         rest = [(entry, verdict) for entry, verdict in pairs if not isinstance(verdict, Locked)]
         return [entry for entry, _ in rest], [verdict for _, verdict in rest]

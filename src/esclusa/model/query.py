@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
-from hashlib import blake2s
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind, kind_of
+from esclusa.model.query_values import CONVERT, EXAMPLE, UNFIT
 from esclusa.model.record import Record
-from esclusa.model.storable import fit, fit_decimal, fit_float, fit_int
 from esclusa.model.texts import text
 from esclusa.model.value import value
 
@@ -328,112 +323,9 @@ def _convert(name: str, column: ColumnType, cond: Cond) -> Cond:
 
 def _value(name: str, column: ColumnType, value: Any) -> Any:
     try:
-        return _CONVERT[column](value)
-    except _UNFIT:
+        return CONVERT[column](value)
+    except UNFIT:
         given = {"field": name, "type": column, "value": value}
-        if column in _EXAMPLE:
-            raise BadQuery(text("bad_value_example", **given, example=_EXAMPLE[column])) from None
+        if column in EXAMPLE:
+            raise BadQuery(text("bad_value_example", **given, example=EXAMPLE[column])) from None
         raise BadQuery(text("bad_value", **given)) from None
-
-
-def _text(value: Any) -> str:
-    return fit(str(value.value) if hasattr(value, "value") else str(value))
-
-
-def _time(value: Any) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    if moment.tzinfo is None:
-        raise ValueError("a time needs a time zone")
-    return moment
-
-
-def _int(value: Any) -> int:
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError("a number with a fraction")
-    return fit_int(int(value))
-
-
-_BOOLS = {"true": True, "false": False, "1": True, "0": False}
-# What a conversion raises if the value does not fit the type.
-_UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
-_EXAMPLE = {"time": "2026-11-16T12:00:00Z", "date": "2026-11-16", "bool": "true"}
-_CONVERT: dict[str, Any] = {
-    "text": _text,
-    "int": _int,
-    "float": lambda v: fit_float(float(v)),
-    "bool": lambda v: v if isinstance(v, bool) else _BOOLS[v.lower()],
-    "time": _time,
-    "date": lambda v: v if isinstance(v, date) else date.fromisoformat(v),
-    "decimal": fit_decimal,
-}
-
-
-@value
-class AsStored:
-    """A value that another program wrote, of another type than its field's."""
-
-    value: Any
-
-
-def encode_cursor(query: Query, values: list[Any]) -> str:
-    """The cursor after a page: the last record's values of the order fields, and its id."""
-    written = json.dumps([_fingerprint(query), *(_out(v) for v in values)], ensure_ascii=False)
-    return base64.urlsafe_b64encode(written.encode()).decode().rstrip("=")
-
-
-def open_cursor(query: Query, size: int) -> list[Any]:
-    """The ``size`` values in ``query.after``, as they were written.
-
-    Raises BadQuery for a cursor of another table or another order. The filter may differ.
-    """
-    assert query.after is not None
-    try:
-        found = json.loads(base64.urlsafe_b64decode(query.after + "=" * (-len(query.after) % 4)))
-        if (
-            not isinstance(found, list)
-            or found[:1] != [_fingerprint(query)]
-            or len(found) != size + 1
-        ):
-            raise ValueError("the cursor of another list")
-        return found[1:]
-    except (ValueError, TypeError):
-        raise not_a_cursor(query) from None
-
-
-def decode_cursor(query: Query) -> list[Any]:
-    """The values in ``query.after``, typed. Raises BadQuery if it is not a cursor of this list."""
-    names, types = [*(o.field for o in query.order), "id"], {**ARCHIVE_COLUMNS, **query.kind.types}
-    values = open_cursor(query, len(names))
-    try:
-        return [
-            _in(types[n], v) if v is not None else None for n, v in zip(names, values, strict=True)
-        ]
-    except _UNFIT:
-        raise not_a_cursor(query) from None
-
-
-def not_a_cursor(query: Query) -> BadQuery:
-    """The refusal for a cursor of another list."""
-    return BadQuery(text("bad_cursor", cursor=query.after))
-
-
-def _fingerprint(query: Query) -> str:
-    order = ",".join(f"{'-' if o.descending else ''}{o.field}" for o in query.order)
-    return blake2s(
-        f"{query.kind.table} {query.archived} {order}".encode(), digest_size=4
-    ).hexdigest()
-
-
-def _in(type: ColumnType, value: Any) -> Any:
-    if isinstance(value, dict):
-        return _time(value["time"]) if "time" in value else value["as_stored"]
-    return _CONVERT[type](value)
-
-
-def _out(value: Any) -> Any:
-    if isinstance(value, AsStored):
-        time = isinstance(value.value, datetime)
-        return {"time" if time else "as_stored": _out(value.value)}
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value) if isinstance(value, Decimal) else value

@@ -15,7 +15,8 @@ from esclusa.artifacts import open_artifacts
 from esclusa.loading import BUILT_IN, NoPipeline, load_app
 from esclusa.model.errors import DeclarationError, SettingsError
 from esclusa.model.options import options_of
-from esclusa.model.pipeline import App, Plan
+from esclusa.model.pipeline import App
+from esclusa.model.plan import Plan
 from esclusa.model.table_map import map_tables
 from esclusa.settings.model import SYSTEM_OPTIONS, Settings
 from esclusa.settings.reader import SettingsReader, unknown_setting

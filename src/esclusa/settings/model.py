@@ -21,7 +21,7 @@ from pydantic_core import core_schema
 
 from esclusa.loading import BUILT_IN
 from esclusa.model.options import Option, option, options_of
-from esclusa.model.pipeline import Plan
+from esclusa.model.plan import Plan
 from esclusa.model.value import value
 from esclusa.stores import check_url
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from esclusa.model.query import ARCHIVE_COLUMNS, AsStored, decode_cursor, encode_cursor
+from esclusa.model.cursors import AsStored, decode_cursor, encode_cursor
+from esclusa.model.query import ARCHIVE_COLUMNS
 from esclusa.stores.firestore.codec import is_typed
 from esclusa.stores.firestore.found import FoundDocument, PreparedQuery
 from esclusa.stores.firestore.queries import position_of

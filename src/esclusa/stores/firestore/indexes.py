@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from esclusa.model.kind import Kind
-from esclusa.model.pipeline import DeclaredQuery, Plan
+from esclusa.model.plan import DeclaredQuery, Plan
 from esclusa.model.query import Cond, Order, Query, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest

@@ -15,12 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import (
-    Cond,
-    Order,
-    Query,
-    matches,
-)
+from esclusa.model.query import Cond, Order, Query, matches
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
 from esclusa.stores.firestore.codec import (

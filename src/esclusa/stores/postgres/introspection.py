@@ -218,6 +218,11 @@ async def business_schemas(
     return {kind: found.get(kind.table, business[0]) for kind in kinds if not kind.system}
 
 
+def is_foreign(table: ExistingTable | None) -> bool:
+    """Whether another program made this table."""
+    return table is not None and table.made_by is None
+
+
 async def made_elsewhere(
     connection: Any, installation: Installation, tables: Sequence[str]
 ) -> list[str]:

@@ -10,15 +10,9 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from esclusa.model.cursors import encode_cursor
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import (
-    Grouping,
-    Page,
-    Query,
-    Total,
-    encode_cursor,
-    totals_in_order,
-)
+from esclusa.model.query import Grouping, Page, Query, Total, totals_in_order
 from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
 from esclusa.stores.postgres import statements

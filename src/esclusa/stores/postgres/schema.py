@@ -20,6 +20,7 @@ from esclusa.model.migration import MigrationStep, targets_first
 from esclusa.model.stage import Stage
 from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.postgres import checks
+from esclusa.stores.postgres.archive_schema import archive_steps
 from esclusa.stores.postgres.carry_over import EarlierTables, as_moved
 from esclusa.stores.postgres.codec import Table, TableColumn, literal
 from esclusa.stores.postgres.indexes import Index, IndexPlan, wanted_indexes
@@ -27,12 +28,13 @@ from esclusa.stores.postgres.introspection import (
     ExistingTable,
     business_schemas,
     introspect,
+    is_foreign,
     made_elsewhere,
 )
 from esclusa.stores.postgres.names import Installation, quote
 from esclusa.stores.postgres.renames import default_steps
 from esclusa.stores.postgres.statements import constant_condition
-from esclusa.stores.postgres.steps import create_table, shown
+from esclusa.stores.postgres.steps import create_table
 from esclusa.stores.postgres.system_tables import plan_system
 from esclusa.stores.postgres.triggers import trigger_steps
 
@@ -83,11 +85,6 @@ class SchemaPlan:
     def all_steps(self) -> list[MigrationStep]:
         """The steps, and those that are no statement."""
         return [*self.steps, *id_steps(self.earlier_ids)]
-
-
-def is_foreign(table: ExistingTable | None) -> bool:
-    """Whether another program made this table."""
-    return table is not None and table.made_by is None
 
 
 async def plan(
@@ -150,7 +147,7 @@ async def plan(
         if existing is None and not kind.system:
             found.steps.extend(await _closing_steps(connection, table))
         found.steps.extend(await default_steps(connection, table))
-        found.steps.extend(_archive_steps(table, existing, archived))
+        found.steps.extend(archive_steps(table, existing, archived))
         found.obsolete.extend(indexes.obsolete(wanted))
         created, unwanted = await trigger_steps(connection, table, is_foreign(existing))
         found.steps.extend(created)
@@ -397,48 +394,3 @@ BEGIN
             ORDER BY {id} LIMIT 1);
     END LOOP;
 END $esclusa$"""
-
-
-def _archive_steps(
-    table: Table, existing: ExistingTable | None, archived: ExistingTable | None
-) -> list[MigrationStep]:
-    if not table.kind.archive:
-        return []
-    where, foreign = shown(table.archive), is_foreign(archived)
-    name, schema = f"{table.name[:36]}_export", table.installation.archive_schema
-    beside_writers = "" if archived is None else " CONCURRENTLY"
-    index = MigrationStep(
-        f"create index {schema}.{name}",
-        f"CREATE INDEX{beside_writers} {quote(name)} ON {table.archive} (export_id, archived_at)",
-        where,
-        foreign,
-        outside=bool(beside_writers),
-    )
-    if archived is None:
-        own = [
-            f"{c.ident} {c.sql_type}"
-            for c in table.archive_columns.values()
-            if c.column not in table.kind.columns.values()
-        ]
-        like, key = f"LIKE {table.ident} INCLUDING DEFAULTS", f"PRIMARY KEY ({table.id.ident})"
-        body = ", ".join([like, *own, key])
-        return [create_table(table.installation, table.archive, body, where), index]
-    columns = dict(existing.columns if existing is not None else {})
-    declared = (table.stored, table.extras, table.archive_columns)
-    for column in (column for group in declared for column in group.values()):
-        columns.setdefault(column.column, column.sql_type)
-    steps = [
-        MigrationStep(
-            f"add column {where}.{column}",
-            f"ALTER TABLE {table.archive} ADD COLUMN {quote(column)} {type}",
-            where,
-            foreign,
-        )
-        for column, type in columns.items()
-        if column not in archived.columns
-    ]
-    if name in archived.invalid_indexes:
-        drop = f"DROP INDEX CONCURRENTLY {quote(schema)}.{quote(name)}"
-        summary = f"drop index {schema}.{name}, whose building ended early"
-        steps.append(MigrationStep(summary, drop, where, foreign, outside=True))
-    return steps if name in archived.indexes else [*steps, index]

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
+from esclusa.model.cursors import decode_cursor
 from esclusa.model.kind import Kind
-from esclusa.model.query import Cond, Order, Query, decode_cursor
+from esclusa.model.query import Cond, Order, Query
 from esclusa.stores.postgres.client import Fetch
 from esclusa.stores.postgres.codec import (
     INTEGER_LIMITS,

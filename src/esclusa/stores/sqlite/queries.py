@@ -9,15 +9,9 @@ from typing import Any
 
 import apsw
 
+from esclusa.model.cursors import encode_cursor
 from esclusa.model.kind import Kind
-from esclusa.model.query import (
-    Grouping,
-    Page,
-    Query,
-    Total,
-    encode_cursor,
-    totals_in_order,
-)
+from esclusa.model.query import Grouping, Page, Query, Total, totals_in_order
 from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
 from esclusa.stores.sqlite import claim_statements, statements

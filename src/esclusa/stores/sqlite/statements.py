@@ -19,8 +19,9 @@ from typing import Any
 
 import apsw
 
+from esclusa.model.cursors import not_a_cursor, open_cursor
 from esclusa.model.kind import Kind
-from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query, not_a_cursor, open_cursor
+from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.storable import fits
 from esclusa.stores.sqlite.codec import (

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from esclusa.engine.why import Why
 from esclusa.health import Check
 from esclusa.model.kind import Kind
-from esclusa.model.pipeline import Plan
+from esclusa.model.plan import Plan
 from esclusa.model.record import Record
 from esclusa.model.schedule import Every, Manual
 from esclusa.model.settlement import StateCount, Step
