@@ -172,7 +172,7 @@ def test_a_pipeline_is_mapped_by_settings(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("id_type", ["INTEGER PRIMARY KEY", "INTEGER"])
-def test_the_way_back_on_sqlite(shop: Shop, id_type: str) -> None:
+def test_roll_back_on_sqlite(shop: Shop, id_type: str) -> None:
     path = shop.folder / "shop.db"
     with sqlite3.connect(path) as base:
         base.execute(
@@ -218,8 +218,10 @@ def test_alembic_leaves_alone_what_esclusa_added(shop: Shop) -> None:
         assert include(None, name, kind, True, object())  # declared in a model
 
 
-@pytest.mark.skipif(FirestoreEmulator.missing() is not None, reason="no emulator")
-def test_the_way_back_on_firestore(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    FirestoreEmulator.missing() is not None, reason=FirestoreEmulator.missing() or ""
+)
+def test_roll_back_on_firestore(tmp_path: Path) -> None:
     example = Path(__file__).parents[1] / "examples" / "existing_collection.py"
     script = tmp_path / "roll_back_firestore.py"
     script.write_text(page_files()[script.name], encoding="utf-8")

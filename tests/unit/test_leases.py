@@ -1,4 +1,4 @@
-"""Leases: when they are renewed, and what becomes of one that cannot be."""
+"""Leases: when they are renewed, and what happens to one that cannot be."""
 
 from __future__ import annotations
 

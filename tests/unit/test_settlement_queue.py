@@ -1,4 +1,4 @@
-"""A queue of settlements: its pace, and what becomes of a settlement that cannot be written."""
+"""A queue of settlements: its pace, and what happens to a settlement that cannot be written."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-# Seconds after which a call in a thread, whose caller was cancelled, is left to itself.
+# Seconds after which a call in a thread, whose caller was cancelled, is no longer waited for.
 HANGING = 5.0
 
 _Call: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]

@@ -24,7 +24,7 @@ _CUT_ID = re.compile(r"~[0-9a-f]{64}\Z").search
 
 @value
 class IdChange:
-    """What becomes of a record of version 0.1.0.
+    """What happens to a record of version 0.1.0.
 
     ``id``: as the store reads it now. ``earlier``: as history and dead letters have it. ``fields``:
     fields that refer to other records, with their new ids.

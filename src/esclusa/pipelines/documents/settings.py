@@ -131,7 +131,7 @@ class DocumentsSettings(BaseModel):
     review: Literal["mark", "hold"] = option(
         "DOCUMENTS_REVIEW",
         "mark",
-        help="What becomes of a document with low confidence, a failed check or unread pages: mark "
+        help="What happens to a document with low confidence, a failed check or unread pages: mark "
         "it (needs_review), or hold it in NEEDS_REVIEW until a person releases it.",
     )
     review_confidence: float = option(

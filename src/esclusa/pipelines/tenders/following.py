@@ -1,4 +1,4 @@
-"""Known tenders: read again while they are open, and announce what becomes of them."""
+"""Known tenders: read again while they are open, and announce what happens to them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class PendingCalls:
     def start(
         self, path: str, call: Callable[[], Awaitable[Answer]], artifacts: Artifacts
     ) -> asyncio.Task[Answer]:
-        """Start a call whose answer is stored, whatever becomes of the attempt."""
+        """Start a call whose answer is stored, whatever happens to the attempt."""
 
         async def ask() -> Answer:
             async with self._limit:

@@ -148,7 +148,7 @@ def line_slope(words: list[Word]) -> float:
 def picture_slope(words: list[Word]) -> float:
     """Return by how many radians lines of words in a picture fall to the right.
 
-    Ink is measured in whole pixels, so that neighbours are no measure: the sharpest lines decide.
+    Ink is measured in whole pixels, so neighbouring angles score alike: the sharpest lines decide.
     """
     if not words:
         return 0.0
