@@ -8,15 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.item_pipeline import Item, pipeline
 from support.scheduling import running_scheduler
 
 from esclusa import (
     App,
-    Backoff,
     Budget,
-    Lifecycle,
     Permanent,
-    Record,
     RunContext,
     To,
     Wait,
@@ -30,15 +28,6 @@ from esclusa.model.system_records import Alert, Run
 from esclusa.model.texts import load, text
 
 
-class Item(Record, table="items", key="name"):
-    name: str
-    lifecycle = Lifecycle("""
-        new -> busy -> done
-        busy -> new | bad
-        bad -> new
-    """)
-
-
 class Inbox:
     """A sink that keeps what it gets: name, subject, and whether it began or ended."""
 
@@ -49,18 +38,6 @@ class Inbox:
     async def __call__(self, alert: Alert) -> None:
         self.got.append((alert.name, alert.subject, "ended" if alert.ended_at else "begun"))
         self.messages.append(alert.message)
-
-
-def pipeline(handler: Any, **options: Any) -> App:
-    app = App("try")
-    options = {
-        "take": "new",
-        "hold": "busy",
-        "exhausted": "bad",
-        "retry": Backoff(tries=3, base=0, jitter=0),
-    } | options
-    app.stage(Item, name="work", **options)(handler)
-    return app
 
 
 async def done(item: Item, at: Any) -> To:

@@ -10,17 +10,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from support.item_pipeline import Item, pipeline
 
 from esclusa import (
-    App,
     ArtifactError,
     Backoff,
     Breaker,
     Budget,
     Failure,
-    Lifecycle,
     Rate,
-    Record,
     Throttled,
     To,
     Wait,
@@ -33,29 +31,8 @@ from esclusa.model.system_records import Alert
 from esclusa.model.texts import load
 
 
-class Item(Record, table="items", key="name"):
-    name: str
-    lifecycle = Lifecycle("""
-        new -> busy -> done
-        busy -> new | bad
-        bad -> new
-    """)
-
-
 def items(count: int, first: int = 0) -> list[Item]:
     return [Item(name=f"i{n:04}") for n in range(first, first + count)]
-
-
-def pipeline(handler: Any, **options: Any) -> App:
-    app = App("try")
-    options = {
-        "take": "new",
-        "hold": "busy",
-        "exhausted": "bad",
-        "retry": Backoff(tries=3, base=0, jitter=0),
-    } | options
-    app.stage(Item, name="work", **options)(handler)
-    return app
 
 
 async def until(found: Callable[[], Any], seconds: float = 30) -> Any:

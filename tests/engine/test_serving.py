@@ -7,34 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from support.item_pipeline import Item, pipeline
 from support.scheduling import running_scheduler
 
-from esclusa import App, Backoff, Lifecycle, Record, To
+from esclusa import App, Backoff, To
 from esclusa.model.errors import StoreUnavailable
 from esclusa.model.kind import Ref
 from esclusa.model.system_records import RateRecord, Run, WorkerRecord
 from esclusa.model.texts import load
-
-
-class Item(Record, table="items", key="name"):
-    name: str
-    lifecycle = Lifecycle("""
-        new -> busy -> done
-        busy -> new | bad
-        bad -> new
-    """)
-
-
-def pipeline(handler: Any, **options: Any) -> App:
-    app = App("try")
-    options = {
-        "take": "new",
-        "hold": "busy",
-        "exhausted": "bad",
-        "retry": Backoff(tries=3, base=0, jitter=0),
-    } | options
-    app.stage(Item, name="work", **options)(handler)
-    return app
 
 
 async def until(check: Any, seconds: float = 15) -> None:
@@ -191,7 +171,8 @@ async def test_intervals_run_at_start_then_by_the_clock_and_shared_cycles_share(
         await until(lambda: _several_runs(first))
     runs = [r async for r in first.records.each(Run, {"cycle": "try.work"})]
     assert sum(r.counters.get("done", 0) for r in runs) == 100
-    assert all(r.status == "ok" for r in runs)
+    # The end of the test may cut the last run of each scheduler.
+    assert {r.status for r in runs if "by_stop" not in (r.message or "")} == {"ok"}
 
 
 async def _equals(ask: Any, wanted: int) -> bool:

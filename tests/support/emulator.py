@@ -13,13 +13,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import IO, ClassVar, Self
+from typing import IO, ClassVar
+
+from support.server import Server
 
 from .loopback import free_port
 
 
-class Emulator:
+class Emulator(Server):
     """An emulator. An address in the environment (``HOST``) is used and left running."""
 
     NAME: ClassVar[str]
@@ -102,18 +103,6 @@ class Emulator:
         if self._log is not None:
             self._log.close()
             self._log = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def answers(self, port: int) -> bool:
         """Whether it accepts connections."""

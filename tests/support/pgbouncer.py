@@ -15,8 +15,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from support.server import Server
 
 from .loopback import free_port
 from .postgres import PostgresServer, unprivileged_user
@@ -37,7 +37,7 @@ server_lifetime = 3600
 """
 
 
-class PgBouncer:
+class PgBouncer(Server):
     """A pooler with PgBouncer's own defaults, in transaction mode unless another is given.
 
     ``pool_size`` is the number of connections to the server, for each database and role.
@@ -73,18 +73,6 @@ class PgBouncer:
 
     def url(self, database: str, role: str = "postgres") -> str:
         return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start it and return once it listens; RuntimeError with its log otherwise."""

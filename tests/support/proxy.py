@@ -35,9 +35,10 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+
+from support.server import Server
 
 T = TypeVar("T")
 Side: TypeAlias = Literal["client", "server"]
@@ -185,7 +186,7 @@ class ProxyConnection:
             each.close()
 
 
-class TcpProxy:
+class TcpProxy(Server):
     """Forwards connections on a free port of loopback to a server; the module has an overview."""
 
     def __init__(self, server_port: int, *, port: int = 0) -> None:
@@ -214,18 +215,6 @@ class TcpProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def url(self, url: str) -> str:
         """The URL of the server, through the proxy."""
