@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from multidict import CIMultiDict
 from pydantic import BaseModel
 from yarl import URL
@@ -33,7 +33,7 @@ from esclusa import (
 from esclusa.app import open_runtime
 from esclusa.runtime import Runtime
 from esclusa.settings import load
-from esclusa.web import SELF_AUTHENTICATED
+from esclusa.web import SELF_AUTHENTICATED, CurrentCaller, own_credentials
 from esclusa.web.server import Service, listen
 
 
@@ -149,6 +149,16 @@ def routes(runtime: Runtime) -> APIRouter:
     @router.get("/products/{code}")
     async def product(code: str) -> dict[str, str]:
         return {"code": code}
+
+    @router.post("/parcels", openapi_extra=own_credentials(anonymous=True))
+    async def add_parcel(caller: CurrentCaller) -> dict[str, str | None]:
+        return {"who": caller.who, "role": caller.role}
+
+    @router.post("/parcels/{code}", openapi_extra=own_credentials())
+    async def change_parcel(code: str, caller: CurrentCaller) -> dict[str, str | None]:
+        if caller.role is None and caller.credential != f"parcel-{code}":
+            raise HTTPException(401, "this credential is not of this parcel")
+        return {"who": caller.who, "role": caller.role}
 
     visits: list[int] = []
 

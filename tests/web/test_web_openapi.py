@@ -5,11 +5,15 @@ No 5xx, and no answer that the document does not declare.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import schemathesis
@@ -51,6 +55,10 @@ FRAMING = {
     "upgrade",
 }
 """Headers of the transport: the client sets them itself."""
+
+
+# Called by others, who may add parameters: probes, metrics, webhooks and their signatures.
+UNREFUSED = {"/healthz", "/readyz", "/metrics", "/webhooks/meta", "/events/storage", "/tick"}
 
 
 def wrong_tokens_are_refused(*args: Any) -> bool | None:
@@ -113,6 +121,46 @@ def faults(server: DemoServer, headers: dict[str, str], checks: list[object]) ->
         except Exception as error:
             reports.append(f"{operation.method.upper()} {operation.path}: {error}"[:900])
     return reports
+
+
+def test_options_names_the_methods_of_every_route(server: DemoServer) -> None:
+    """Each method in ``Allow`` is served at the path, and each other one is refused with 405."""
+    for path, item in documented_paths(server).items():
+        _, allow, _ = call(server, "OPTIONS", path)
+        assert {method.upper() for method in item} <= set(allow.split(", ")), path
+        for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} - set(allow.split(", ")):
+            assert call(server, method, path)[:2] == (405, allow), (method, path)
+
+
+def test_every_route_refuses_unknown_parameters(server: DemoServer) -> None:
+    """A misspelt filter must not widen what is answered or changed."""
+    for path, item in documented_paths(server).items():
+        if path in UNREFUSED:
+            continue
+        for method in item:
+            status, _, text = call(server, method.upper(), f"{path}?colour_=1")
+            missing = status in (404, 422)  # no such record, or no body
+            assert missing or (status == 400 and b"colour_" in text), (method, path, status, text)
+
+
+def call(server: DemoServer, method: str, path: str) -> tuple[int, str, bytes]:
+    """The status, the ``Allow`` header and the body of an answer."""
+    web = HTTPConnection(urlsplit(server.url).netloc)
+    try:
+        web.request(method, path)
+        answer = web.getresponse()
+        return answer.status, answer.headers["allow"], answer.read()
+    finally:
+        web.close()
+
+
+def documented_paths(server: DemoServer) -> dict[str, dict[str, Any]]:
+    """The documented operations by path, with a value for each parameter in it."""
+    paths = json.loads(call(server, "GET", "/openapi.json")[2])["paths"]
+    return {
+        re.sub(r"\{[^}]*\}", "1", path.replace("{table}", "posts")): item
+        for path, item in paths.items()
+    }
 
 
 def test_every_route_answers_as_documented(server: DemoServer) -> None:

@@ -129,6 +129,10 @@ class RecordReader:
         """How many records match, counted up to ``cap``, and whether that is all."""
         return await self._store.count(query(self.lookup(table), where, archived=archived), cap)
 
+    async def states(self, table: str) -> list[str]:
+        """The states that records are in, those that the lifecycle does not have included."""
+        return await self._store.states(self.lookup(table))
+
     async def totals(
         self, table: str, by: Sequence[str], *, sums: Sequence[str] = (), where: Where | None = None
     ) -> list[Total]:

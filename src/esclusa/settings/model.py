@@ -108,6 +108,12 @@ class Settings(BaseModel):
         "commas. * trusts every peer: use it if only the proxy can reach the server, as on "
         "Cloud Run. List the proxies before that one, too.",
     )
+    cors_origins: tuple[str, ...] = option(
+        "ESCLUSA_CORS_ORIGINS",
+        (),
+        help="Origins whose pages may call the API from a browser, such as "
+        "https://app.example.cl. * allows all of them to read.",
+    )
     root_path: str = option(
         "ESCLUSA_ROOT_PATH",
         "",
@@ -357,6 +363,14 @@ class Settings(BaseModel):
                 "set ESCLUSA_TICK_SERVICE_ACCOUNT too: anybody can get a token for an audience"
             )
         return audiences
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not re.fullmatch(r"\*|https?://[^/?#@\s]+", origin):
+                raise ValueError(f"{origin!r:.80} is no origin such as https://app.example.cl")
+        return origins
 
     @field_validator("alert_webhook")
     @classmethod

@@ -1,8 +1,9 @@
-"""What holds for every request and response: body limit, security headers, unexpected errors."""
+"""What holds for every request: body limit, security headers, other origins, unexpected errors."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -27,6 +28,20 @@ _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
+
+
+def cors_options(origins: Sequence[str]) -> dict[str, Any]:
+    """The options of the middleware that lets pages of other origins read answers.
+
+    Cookies are not accepted from there, so that a page cannot use a visitor's session.
+    """
+    return {
+        "allow_origins": origins,
+        "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],
+        "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key", "X-Request-Id"],
+        "expose_headers": ["Retry-After", "Idempotent-Replay", "X-Request-Id"],
+        "max_age": 3600,
+    }
 
 
 class SecurityMiddleware:

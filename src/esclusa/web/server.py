@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
+from starlette.routing import Route
 
 from esclusa import __version__
 from esclusa.engine.signals import on_stop_signals
@@ -31,7 +33,7 @@ from esclusa.web.api import (
     tick,
     views,
 )
-from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
+from esclusa.web.auth.middleware import AuthMiddleware
 from esclusa.web.auth.tokens import FailedAttempts, hash_tokens, require_tokens
 from esclusa.web.connections import ConnectionLimits, HttpProtocol, HttpServer
 from esclusa.web.console import page_data, pages, render
@@ -40,7 +42,7 @@ from esclusa.web.idempotency import IdempotencyMiddleware
 from esclusa.web.paths import PrefixMiddleware
 from esclusa.web.proxies import ForwardedMiddleware, TrustedProxies
 from esclusa.web.request_log import RequestLogMiddleware
-from esclusa.web.security import BODY_LIMIT, SecurityMiddleware
+from esclusa.web.security import BODY_LIMIT, SecurityMiddleware, cors_options
 
 PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
@@ -81,7 +83,8 @@ def create_app(
     for router, required in [*((r, None) for r in first), *pipelines, *((r, None) for r in last)]:
         app.include_router(router, dependencies=required)
     routers = [*first, *(router for router, _ in pipelines), *last]
-    problems.install(app, [route for router in routers for route in router.routes])
+    routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+    problems.install(app, routes)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description(request: Request) -> JSONResponse:
@@ -96,14 +99,17 @@ def create_app(
     app.add_middleware(
         AuthMiddleware,
         tokens=tokens,
-        self_authenticated=[r for router in routers for r in self_authenticated_routes(router)],
+        routes=routes,
         failed_attempts=failed_attempts,
         sessions=console,
         oidc=tick.oidc_verifiers(runtime.settings),
+        origins=runtime.settings.cors_origins,
     )
     app.add_middleware(
         SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=body_limit
     )
+    if runtime.settings.cors_origins:
+        app.add_middleware(CORSMiddleware, **cors_options(runtime.settings.cors_origins))
     app.add_middleware(RequestLogMiddleware)
     trusted = TrustedProxies(proxies)
     app.add_middleware(ForwardedMiddleware, trusted=trusted)

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from esclusa.model.errors import SettingsError
 from esclusa.runtime import Runtime
 from esclusa.web import problems
 from esclusa.web.api import health
-from esclusa.web.auth.middleware import AuthMiddleware, self_authenticated_routes
+from esclusa.web.auth.middleware import AuthMiddleware
 from esclusa.web.auth.tokens import hash_tokens, require_tokens
 from esclusa.web.connections import ConnectionLimits, HttpServer
 from esclusa.web.proxies import ForwardedMiddleware, TrustedProxies
@@ -26,11 +27,12 @@ def create_app(runtime: Runtime) -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     router = health.health_router(runtime, worker=True)
     app.include_router(router)
-    problems.install(app, list(router.routes))
+    routes = [route for route in router.routes if isinstance(route, Route)]
+    problems.install(app, routes)
     app.add_middleware(
         AuthMiddleware,
         tokens=hash_tokens(runtime.settings.api_tokens),
-        self_authenticated=self_authenticated_routes(router),
+        routes=routes,
     )
     app.add_middleware(
         SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=BODY_LIMIT

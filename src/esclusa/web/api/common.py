@@ -22,7 +22,7 @@ from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
-from esclusa.web.api.filters import OPERATORS, filter_from_json
+from esclusa.web.api.filters import OPERATORS, RESERVED, check_states, filter_from_json
 from esclusa.web.auth.tokens import read_only
 from esclusa.web.paths import as_pasted
 
@@ -43,13 +43,14 @@ async def refuse_unknown(request: Request) -> None:
     and ``after``. A route with ``FILTER_PARAMETER`` checks its filter itself.
     """
     route = request.scope["route"]
-    if FILTER_PARAMETER in (route.openapi_extra or {}).get("parameters", ()):
-        return
     known = {
         p.alias for p in get_flat_params(route.dependant) if isinstance(p.field_info, QueryInfo)
     }
     paging = {"limit", "after"} if request.method in ("GET", "HEAD") else set()
-    if unknown := sorted(set(request.query_params) - known - paging):
+    given = set(request.query_params)
+    if FILTER_PARAMETER in (route.openapi_extra or {}).get("parameters", ()):
+        given &= RESERVED  # the others are fields
+    if unknown := sorted(given - known - paging):
         raise BadQuery(
             text(
                 "no_parameter",
@@ -57,6 +58,15 @@ async def refuse_unknown(request: Request) -> None:
                 known=", ".join(sorted(known)) or "-",
             )
         )
+
+
+async def refuse_unknown_states(runtime: Runtime, kind: Kind, where: dict[str, Any]) -> None:
+    """Refuse a filter by a state that neither the lifecycle nor a record has.
+
+    Call it if nothing matches: the state is probably misspelt.
+    """
+    if "status" in where:
+        check_states(kind, where, await runtime.read_model.states(kind.table))
 
 
 # The dependency of routes that refuse parameters which they do not have.

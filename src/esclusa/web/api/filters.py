@@ -45,8 +45,8 @@ def filter_from_query(
 
     A field that is given twice may have either value. A field without a value is ignored, because
     HTML forms send those; an unknown name is refused all the same. With ``archived``, the archive's
-    own columns can be filtered, too. With ``any_state``, an undeclared state is not refused;
-    ``check_states`` refuses it if no record is in it.
+    own columns can be filtered, too. With ``any_state``, and in an attached table, an undeclared
+    state is not refused; ``check_states`` refuses it if no record is in it.
     """
     tests: dict[str, Test] = {}
     for name, value in params:
@@ -60,7 +60,7 @@ def filter_from_query(
         ).items():
             tests[field] = _combine(tests[field], test) if field in tests else test
     _refuse_secrets(kind, tests)
-    return tests if any_state else check_states(kind, tests)
+    return tests if any_state or kind.attached else check_states(kind, tests)
 
 
 def strict_filter_from_query(
@@ -91,7 +91,7 @@ def filter_from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
             *(_cond(field, _operator(name, op), each) for op, each in conditions.items()),
         )
     _refuse_secrets(kind, tests)
-    return check_states(kind, dict(tests))
+    return dict(tests) if kind.attached else check_states(kind, dict(tests))
 
 
 def check_order(kind: Kind, order: str) -> tuple[str, ...]:
@@ -169,13 +169,13 @@ def _cond(name: str, op: Op, value: Any) -> Cond:
     return Cond("in", tuple(values)) if isinstance(value, list) or op == "in" else Cond(op, value)
 
 
-def check_states(kind: Kind, tests: dict[str, Test]) -> dict[str, Test]:
+def check_states(kind: Kind, tests: dict[str, Test], stored: Iterable[str] = ()) -> dict[str, Test]:
     """The tests. Raises BadQuery for an undeclared state: it is probably misspelt.
 
-    In an attached table other programs may write states of their own, so any state is allowed.
+    ``stored``: the states of records; other programs may write states of their own.
     """
-    declared = kind.lifecycle.with_earlier(kind.lifecycle.states)
-    test = tests.get("status", ()) if not kind.attached else ()
+    declared = {*kind.lifecycle.with_earlier(kind.lifecycle.states), *stored}
+    test = tests.get("status", ())
     for cond in test if isinstance(test, tuple) else (test,):
         for state in cond.value if cond.op == "in" else (cond.value,):
             if state is not None and state not in declared:

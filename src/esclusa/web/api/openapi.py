@@ -50,7 +50,12 @@ def _add_components(components: dict[str, Any]) -> None:
             "type": "http",
             "scheme": "bearer",
             "description": "A token of ESCLUSA_API_TOKENS, with the role read or operate",
-        }
+        },
+        "credential": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A credential that a pipeline gave to its caller, such as to a device",
+        },
     }
 
 

@@ -39,6 +39,7 @@ from esclusa.web.api.common import (
     mask_text,
     page_json,
     record_json,
+    refuse_unknown_states,
 )
 from esclusa.web.api.exports import (
     EXPORT_RESPONSES,
@@ -46,7 +47,7 @@ from esclusa.web.api.exports import (
     export_response,
     record_rows,
 )
-from esclusa.web.api.filters import check_order, check_states, filter_from_query
+from esclusa.web.api.filters import check_order, filter_from_query
 from esclusa.web.api.rows import InsertOut
 from esclusa.web.auth.tokens import read_only
 from esclusa.web.problems import problem_responses
@@ -242,7 +243,7 @@ async def records(
         if after is not None:
             raise BadQuery(text("export_after"))
         if not (await runtime.read_model.count(table, where, cap=1, archived=archived))[0]:
-            check_states(kind, where)
+            await refuse_unknown_states(runtime, kind, where)
         found = runtime.read_model.each(
             table, where, order=check_order(kind, order), archived=archived, limit=limit
         )
@@ -257,7 +258,7 @@ async def records(
         archived=archived,
     )
     if not page.items:
-        check_states(kind, where)
+        await refuse_unknown_states(runtime, kind, where)
     return page_json(page)
 
 

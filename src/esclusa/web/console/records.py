@@ -106,8 +106,8 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
                 raise
             usual = ""  # the store has no index for this order, so list by id
             page = await read_model.records(table, where, limit=PAGE, archived=archived)
-        if not page.items:
-            filters.check_states(kind, where)
+        if not page.items and "status" in where:
+            filters.check_states(kind, where, await read_model.states(table))
         matched = await console.cache.get(
             f"count {query(kind, where, archived=archived)}",
             1.0,
