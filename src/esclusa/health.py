@@ -150,6 +150,7 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
             if schema.verdict == "ok":
                 faults = await runtime.engine.registration.offset_faults()
                 work += [Check("clock", "fail", fault, text("set_offset")) for fault in faults]
+                work += await check_pipeline_data(runtime)
                 work += await check_work(runtime)
             return [
                 Check("store", "ok", f"{runtime.store.url} answers"),
@@ -162,6 +163,23 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
     except EsclusaError as error:
         failed = Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")
         return [failed, *data]
+
+
+async def check_pipeline_data(runtime: Runtime) -> list[Check]:
+    """What ``App.data_checks`` of the pipelines report about stored records."""
+    checks: list[Check] = []
+    for plan in runtime.settings.plans:
+        if plan.app.data_checks_ is None:
+            continue
+        try:
+            findings = [f async for f in plan.app.data_checks_(plan.settings, runtime.records)]
+        except Exception as error:  # noqa: BLE001 - one pipeline's check must not hide the others
+            findings = [text("check_failed", error=failure_of(error).why)]
+        checks += [
+            Check(plan.name, *(("fail", found) if isinstance(found, str) else found))
+            for found in findings
+        ]
+    return checks
 
 
 async def check_data(runtime: Runtime) -> list[Check]:

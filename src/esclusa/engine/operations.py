@@ -11,6 +11,7 @@ from typing import Any
 from esclusa.engine.audited import Acted, AuditedOperations
 from esclusa.engine.runs import RunContext
 from esclusa.engine.selection import narrowed, selected
+from esclusa.model.decide import fault_error
 from esclusa.model.errors import (
     BadQuery,
     NotFound,
@@ -157,9 +158,9 @@ class Operations(AuditedOperations):
     ) -> Acted:
         """Apply an operation of a pipeline to each record that matches, in one transaction each.
 
-        ``choose`` returns the move with its fields and effects, or a text that says why the record
-        is skipped. A record with values that do not fit its declaration is skipped. ``limit``: the
-        most records that are moved.
+        ``choose`` returns the move with its fields, fault and effects, or a text that says why the
+        record is skipped. A record with values that do not fit its declaration is skipped.
+        ``limit``: the most records that are moved.
         """
         kind = self._registry.kind(table)
         acted = await self._start(verb, kind, where, dry_run=dry_run)
@@ -182,6 +183,9 @@ class Operations(AuditedOperations):
                         kind.check_fields(answer.fields),
                         answer.attempts or 0,
                         answer.after,
+                        error=None
+                        if answer.fault is None
+                        else fault_error(answer.fault, record.attempts, self._clock.now()),
                         effects=answer.also,
                         who=self.who,
                         reason=answer.reason or reason or verb,

@@ -285,11 +285,20 @@ def _postponed(lease: Leased, stage: Stage, failed: ExhaustionFailed) -> dict[st
 
 
 def _error(lease: Leased, type: str, message: str, now: datetime) -> dict[str, Any]:
+    return _last_error(type, message, lease.attempt, now)
+
+
+def fault_error(fault: str | BaseException, attempt: int, now: datetime) -> dict[str, Any]:
+    """The last error of a record that an operation moves with a fault."""
+    return _last_error(*_describe(fault), attempt, now)
+
+
+def _last_error(type: str, message: str, attempt: int, now: datetime) -> dict[str, Any]:
     return {
         **_message(message),
         "type": type,
         "timestamp": now.isoformat(),
-        "attempt": lease.attempt,
+        "attempt": attempt,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -54,6 +54,7 @@ class App:
     console_: Callable[[Any], None] | None = None
     commands_: Callable[[], Any] | None = None
     checks_: Callable[[Any], Any] | None = None
+    data_checks_: Callable[[Any, Any], AsyncIterator[Any]] | None = None
     needs_: Callable[[Any], Iterable[str]] | None = None
     on_run_: Callable[[Any, bool], Awaitable[None]] | None = None
     artifacts_: Callable[[Any], tuple[str, str] | None] | None = None
@@ -254,6 +255,15 @@ class App:
         gives the verdict.
         """
         self.checks_ = check
+        return check
+
+    def data_checks(self, check: F) -> F:
+        """Declare an async generator of settings and ``Records`` that yields findings.
+
+        ``esclusa doctor`` reports them as it does those of ``checks``. It reads what is stored, and
+        must be bounded.
+        """
+        self.data_checks_ = check
         return check
 
     def requires_artifacts(
