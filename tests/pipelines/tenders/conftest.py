@@ -11,11 +11,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import aiohttp
+import apsw
+import asyncpg
 import pytest
 from conformance.databases import Database, DatabaseProvider
+from pipelines.tenders import origin
 from support.s3 import S3Server, moto_server
 
-from esclusa.app import open_runtime
+from esclusa.app import open_runtime, open_store
 from esclusa.engine.runs import RunContext
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
@@ -30,6 +33,9 @@ from esclusa.simulators.expo import ExpoSimulator
 from esclusa.web.server import Service, listen
 
 STORES = ("sqlite", "postgres")
+# The stores with the tables as the team's own programs make them, taken over.
+ORIGINS = ("sqlite-origin", "postgres-origin")
+on_origin = pytest.mark.parametrize("place", ORIGINS, indirect=True)
 
 
 class TendersTrial:
@@ -141,24 +147,55 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def databases() -> list[Any]:
+def databases() -> dict[str, list[Any]]:
     """PostgreSQL databases with the schema: emptying one is much faster than making one."""
-    return []
+    return {"postgres": [], "postgres-origin": []}
+
+
+async def run_statement(place: Any, statement: str) -> None:
+    """Run a statement of another program, with the table's foreign keys."""
+    if place.url.startswith("sqlite"):
+        connection = apsw.Connection(str(place.path))
+        connection.set_busy_timeout(10_000)
+        connection.pragma("foreign_keys", True)
+        connection.execute(statement)
+        connection.close()
+    else:
+        await place._run(statement)
+
+
+async def take_over(place: Any) -> None:
+    """Make the tables of the team in an empty database, and migrate them."""
+    if place.url.startswith("sqlite"):
+        for statement in filter(str.strip, origin.SQLITE.split(";\n")):
+            place._run(statement)
+    else:
+        connection = await asyncpg.connect(place.url)
+        await connection.execute("; ".join(origin.schema("a")))
+        await connection.close()
+    environ = {"ESCLUSA_STORE": place.url, "ESCLUSA_PIPELINES": "tenders"}
+    async with open_store(load(environ=environ)) as runtime:
+        await runtime.migrate(foreign=True)
 
 
 @pytest.fixture(params=STORES)
 async def place(
     request: pytest.FixtureRequest,
     providers: Callable[[str], DatabaseProvider],
-    databases: list[Any],
+    databases: dict[str, list[Any]],
 ) -> AsyncIterator[Database]:
-    if request.param != "postgres":
-        found = await providers(request.param).database(empty=True)
-        yield found
-        await found.remove()
-        return
-    kept = databases.pop() if databases else await providers("postgres").database(empty=True)
+    store, _, is_origin = request.param.partition("-")
+    free = databases.get(request.param)
+    if free:
+        kept = free.pop()
+    else:
+        kept = await providers(store).database(empty=True)
+        if is_origin:
+            await take_over(kept)
     yield kept
+    if free is None:
+        await kept.remove()
+        return
     rows = await kept._run(
         """SELECT schemaname, tablename FROM pg_tables
         WHERE schemaname IN ('public', 'archive', 'esclusa')"""
@@ -167,7 +204,7 @@ async def place(
         f'"{r["schemaname"]}"."{r["tablename"]}"' for r in rows if r["tablename"] != "migrations"
     ]
     await kept._run("DO $$ BEGIN " + "".join(f"DELETE FROM {name}; " for name in names) + "END $$")
-    databases.append(kept)
+    free.append(kept)
 
 
 def environ_of(

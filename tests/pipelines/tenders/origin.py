@@ -85,6 +85,9 @@ CREATE TABLE licitaciones ({LICITACIONES}, {TIMES}) PARTITION BY RANGE (created_
 CREATE TABLE licitaciones_default PARTITION OF licitaciones DEFAULT;
 CREATE INDEX licitaciones_feed ON licitaciones (created_at DESC, id DESC);
 CREATE INDEX licitaciones_por_notificar ON licitaciones (notificada) WHERE notificada = false;
+CREATE TABLE rubros_chilecompra (
+    id serial PRIMARY KEY, code varchar(20) NOT NULL UNIQUE, name varchar(255) NOT NULL,
+    parent_code varchar(20), created_at timestamptz NOT NULL DEFAULT now());
 CREATE TABLE licitacion_registry (
     codigo_externo text PRIMARY KEY, licitacion_id text NOT NULL,
     created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL DEFAULT now());
@@ -126,6 +129,9 @@ CREATE TABLE licitaciones ({LICITACIONES}, {TIMES}, PRIMARY KEY (id));
 CREATE TABLE licitacion_registry (
     codigo_externo text PRIMARY KEY, licitacion_id text NOT NULL,
     created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE rubros_chilecompra (
+    code varchar(20) PRIMARY KEY, name varchar(255) NOT NULL, parent_code varchar(20),
+    created_at timestamptz NOT NULL DEFAULT now());
 {COMMON}
 CREATE TABLE archive.licitaciones ({LICITACIONES}, created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (id));
@@ -192,6 +198,9 @@ CREATE TABLE device_tokens (
     platform TEXT NOT NULL DEFAULT 'unknown', active INTEGER NOT NULL DEFAULT 1,
     created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
     last_seen_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE rubros_chilecompra (
+    id INTEGER PRIMARY KEY, code TEXT NOT NULL UNIQUE, name TEXT NOT NULL, parent_code TEXT,
+    created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
 CREATE TABLE worker_runs (
     id INTEGER PRIMARY KEY, worker_name TEXT NOT NULL DEFAULT 'sync', started_at TEXT NOT NULL,
     finished_at TEXT, licitaciones_found INTEGER NOT NULL DEFAULT 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.model.errors import SettingsError
 from esclusa.pipelines.tenders import app
+from esclusa.pipelines.tenders.records import WorkerRun
 from esclusa.settings import load
 from esclusa.simulators import SimulatorProcess
 
@@ -179,14 +181,18 @@ async def test_tenders_are_listed_with_filters_and_a_cursor(trial: TendersTrial)
             status,
             "monto_estimado is compared with a value of type decimal" in answer["detail"],
         ) == (400, True), (number, answer)
-    status, answer = await trial.call("GET", "/licitaciones?color=rojo")
-    assert (status, "color" in answer["detail"]) == (400, True)
+    for path in ("/licitaciones?color=rojo", "/licitaciones?order=nombre", "/regions?color=1"):
+        status, answer = await trial.call("GET", path)
+        name = path.partition("?")[2].partition("=")[0]
+        assert (status, name in answer["detail"]) == (400, True), path
     status, one = await trial.call("GET", f"/licitaciones/{codes[0]}")
     assert (status, one["codigo_externo"], one["notificada"]) == (200, codes[0], False)
     assert (await trial.call("GET", "/licitaciones/9-9-L199"))[0] == 404
 
 
-async def test_deliveries_are_listed_and_failed_ones_retried(trial: TendersTrial) -> None:
+async def test_deliveries_are_listed_and_failed_ones_retried(
+    trial: TendersTrial, place: Any
+) -> None:
     for name in ("a", "b"):
         trial.expo.devices[await trial.device(name)] = {"ticket": "MessageTooBig"}
     await trial.publish()
@@ -216,9 +222,17 @@ async def test_deliveries_are_listed_and_failed_ones_retried(trial: TendersTrial
     rest = (await trial.call("GET", f"/deliveries?status=failed&after={first['next']}"))[1]
     assert {d["installation_id"] for d in first["items"] + rest["items"]} == {"a", "b"}
     assert len((await trial.call("GET", "/deliveries?status=failed&status=sent"))[1]["items"]) == 2
-    status, none = await trial.call("GET", "/deliveries?status=nowhere")
-    assert (status, none["items"]) == (200, [])  # another program may have states of its own
+    for method, path in (("GET", "/deliveries"), ("POST", "/deliveries/retry")):
+        status, answer = await trial.call(method, f"{path}?status=nowhere")
+        assert (status, "nowhere" in answer["detail"]) == (400, True)
+        assert "pending, sent, retryable" in answer["detail"]
     assert (await trial.call("POST", "/deliveries/retry?nothing=1"))[0] == 400
+    # Another program may have states of its own.
+    [first, _] = await trial.deliveries()
+    await place.write("notification_deliveries", "id", int(first.id), status="paused")
+    for asked, count in (("status=paused", 1), ("status=paused&installation_id=x", 0)):
+        status, page = await trial.call("GET", f"/deliveries?{asked}")
+        assert (status, len(page["items"])) == (200, count)
 
 
 async def test_deliveries_are_filtered_by_column_names(trial: TendersTrial) -> None:
@@ -271,6 +285,31 @@ async def test_runs_are_listed_by_short_or_full_name(trial: TendersTrial) -> Non
         assert run["counters"]["invalidated"] == 0
         assert run["duration_ms"] >= 0
     assert len((await trial.call("GET", "/worker-runs"))[1]["items"]) == 2
+    started = await trial.now() - timedelta(days=1)
+    rows = [
+        WorkerRun(worker_name="sync", started_at=started, finished_at=started, licitaciones_new=7),
+        WorkerRun(worker_name="archive_export", started_at=started),
+        WorkerRun(worker_name="cleanup", started_at=started, error_message="no disk").but(
+            finished_at=started
+        ),
+    ]
+    await trial.records.insert(rows)
+    found = {}
+    for name in ("sync", "archive-export", "archive_export", "tenders.cleanup", "receipts"):
+        status, page = await trial.call("GET", f"/worker-runs?worker={name}")
+        assert status == 200
+        found[name] = [(r["outcome"], r["licitaciones_new"]) for r in page["items"]]
+    assert found == {
+        "sync": [("ok", 7)],
+        "archive-export": [("died", 0)],
+        "archive_export": [("died", 0)],
+        "tenders.cleanup": [("error", 0)],
+        "receipts": [],
+    }
+    first = (await trial.call("GET", "/worker-runs?limit=2"))[1]
+    rest = (await trial.call("GET", f"/worker-runs?after={first['next']}"))[1]
+    assert [r["worker_name"] for r in first["items"]] == ["dispatch", "ingest"]
+    assert len(rest["items"]) == 3
     assert (await trial.call("GET", "/worker-runs?worker=none"))[0] == 404
     text = (await trial.web.get(f"{trial.url}/metrics")).status
     assert text == 200

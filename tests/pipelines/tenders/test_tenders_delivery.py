@@ -381,7 +381,7 @@ async def test_a_missing_receipt_fails_after_a_day(trial: TendersTrial) -> None:
 async def test_deleted_inactive_and_changed_devices_end_at_dispatch(
     trial: TendersTrial, place: Any
 ) -> None:
-    """The deliveries of a deleted device are deleted with it. Another program sets ``active``."""
+    """The deliveries of a deleted device end as ``invalid``. Another program sets ``active``."""
     for name in ("kept", "deleted", "inactive", "changed", "off"):
         await trial.device(name)
     await trial.publish()
@@ -401,6 +401,7 @@ async def test_deleted_inactive_and_changed_devices_end_at_dispatch(
     found = {d.installation_id: (d.status, d.last_error_code) for d in await trial.deliveries()}
     assert found == {
         "kept": ("sent", None),
+        "deleted": ("invalid", "installation_inactive"),
         "inactive": ("invalid", "installation_inactive"),
         "changed": ("failed", "preferences_changed"),
         "off": ("failed", "preferences_changed"),

@@ -12,6 +12,7 @@ from typing import Any
 from esclusa import App, cron, null
 from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
+from esclusa.pipelines.tenders.quiet_checks import check_quiet_hours
 from esclusa.pipelines.tenders.rates import Rates
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.settings import BATCH, TendersSettings
@@ -126,3 +127,6 @@ def checks(settings: TendersSettings) -> Iterator[str]:
             "ARCHIVE_ENDPOINT or ARCHIVE_REGION is set without ARCHIVE_BUCKET: "
             "exports go to the artifact store"
         )
+
+
+app.data_checks(check_quiet_hours)

@@ -11,10 +11,9 @@ from pydantic import ValidationError
 from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle, run_worker
 from esclusa.imports import ImportedRow, ImportReport, read_file
 from esclusa.pipelines.tenders.archive import ARCHIVED
-from esclusa.pipelines.tenders.delivery import wake_quiet
-from esclusa.pipelines.tenders.devices import DeviceBody, register
+from esclusa.pipelines.tenders.devices import DeviceBody
+from esclusa.pipelines.tenders.installations import register
 from esclusa.pipelines.tenders.month_manifest import drop_exported_rows
-from esclusa.pipelines.tenders.records import NotificationPreferences
 
 if TYPE_CHECKING:
     from esclusa import Runtime
@@ -104,12 +103,7 @@ async def _put(runtime: Runtime, bodies: list[DeviceBody], report: ImportReport,
     now = await runtime.engine.clock.sync()
     last = {body.installation_id: body for body in bodies}
     report.known += len(bodies) - len(last)
-    before = await runtime.records.get_many(NotificationPreferences, list(last))
-    report.count(await register(runtime.records, list(last.values()), now, who))
-    for body, former in zip(last.values(), before, strict=True):
-        hours = body.preferences.quiet_hours
-        if former is not None and former.quiet_hours != (hours and hours.model_dump()):
-            await wake_quiet(runtime.records, body.installation_id, former, who)
+    report.count(await register(runtime, list(last.values()), now, who))
 
 
 @tenders.command()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from esclusa import (
@@ -22,7 +20,6 @@ from esclusa import (
     Wait,
     above,
     at_least,
-    not_null,
     one_of,
 )
 from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
@@ -238,28 +235,6 @@ def _check(
     return None
 
 
-async def wake_quiet(
-    records: Any, installation_id: str, before: NotificationPreferences | None, who: str
-) -> int:
-    """Make the deliveries due that the former quiet hours of a device hold; return how many.
-
-    A delivery whose new quiet hours hold it too waits again.
-    """
-    if before is None or not before.quiet_hours:
-        return 0
-    woken = 0
-    for state in ("pending", "retryable"):
-        where = {"installation_id": installation_id, "status": state, "due_at": not_null}
-        async for delivery in records.each(Delivery, where):
-            due = delivery.due_at
-            with suppress(LookupError, TypeError, ValueError, OSError):
-                if due == quiet_until(before.quiet_hours, due - timedelta(minutes=1)):
-                    woken += await records.edit(
-                        Delivery, delivery.id, among=[state], who=who, reason="quiet hours changed"
-                    )
-    return woken
-
-
 async def _sent(
     delivery: Delivery,
     device: DeviceInstallation,
@@ -296,7 +271,7 @@ async def _sent(
             return To(
                 "invalid",
                 fault=result.failure,
-                also=await _deactivate(delivery, device.last_seen_at, at),
+                also=await _deactivate(delivery, device, at),
             )
         case PushRefused(kind="final"):
             return Retry(result.failure, permanent=True)
@@ -320,9 +295,17 @@ def _retry_delay(refused: PushRefused, attempt: int, settings: TendersSettings) 
     return settings.send_retry.delay(max(1, attempt), Random(0))
 
 
-async def _deactivate(delivery: Delivery, since: datetime | None, at: Attempt) -> list[Move]:
-    """Return the effects that deactivate the device, unless it registered again after ``since``."""
-    id, reason = delivery.installation_id, "DeviceNotRegistered"
+async def _deactivate(
+    delivery: Delivery, device: DeviceInstallation | None, at: Attempt
+) -> list[Move]:
+    """Return the effects that deactivate the device, unless it registered again since.
+
+    ``device``: as it was when its message was sent. Another program may have renamed it meanwhile.
+    """
+    id, since, reason = delivery.installation_id, delivery.pushed_at, "DeviceNotRegistered"
+    if device is not None:
+        since, where = device.last_seen_at, {"push_token": device.push_token}
+        id = getattr(await at.records.first(DeviceInstallation, where), "installation_id", id)
     again = None
     if since is not None:
         again = Exists(DeviceInstallation, installation_id=id, last_seen_at=above(since))
@@ -398,7 +381,7 @@ async def _with_receipt(delivery: Delivery, result: PushResult, at: Attempt) -> 
             return To(
                 "invalid",
                 fault=result.failure,
-                also=await _deactivate(delivery, delivery.pushed_at, at),
+                also=await _deactivate(delivery, None, at),
                 attempts=sends,
                 provider_receipt_id=ticket,
             )

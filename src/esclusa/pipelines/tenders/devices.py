@@ -1,15 +1,15 @@
-"""The body that registers a device, validated the same way for HTTP and for files."""
+"""The bodies that register and change a device, validated the same way for HTTP and for files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -19,12 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from esclusa import Duplicate, Inserted, one_of
-from esclusa.pipelines.tenders.records import (
-    REGISTERED,
-    DeviceInstallation,
-    NotificationPreferences,
-)
+from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
 from esclusa.pipelines.tenders.regions import find_region
 
 _TOKEN = re.compile(
@@ -32,14 +27,21 @@ _TOKEN = re.compile(
     r"|[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}\Z"
 )
 
-# Why an installation ended whose token another one registered.
-MOVED_AWAY = "token-moved"
-
 Name = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00]*$"),
 ]
 Names = Annotated[list[Name], Field(max_length=500)]
+
+
+def check_token(value: str) -> str:
+    """Return a push token. Raises ValueError if it is none."""
+    if not _TOKEN.match(value):
+        raise ValueError("must be ExponentPushToken[…]")
+    return value
+
+
+PushToken = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(check_token)]
 Amount = Annotated[Decimal, Field(ge=0, max_digits=28, decimal_places=4)]
 
 
@@ -153,16 +155,9 @@ class DeviceBody(StrictBody):
     )
 
     installation_id: Name
-    push_token: Annotated[str, StringConstraints(strip_whitespace=True)]
+    push_token: PushToken
     platform: Literal["android", "ios"] | None = None
     preferences: PreferencesBody = PreferencesBody()
-
-    @field_validator("push_token")
-    @classmethod
-    def _check_token(cls, value: str) -> str:
-        if not _TOKEN.match(value):
-            raise ValueError("must be ExponentPushToken[…]")
-        return value
 
     @field_validator("preferences", mode="before")
     @classmethod
@@ -175,7 +170,7 @@ class DeviceBody(StrictBody):
             DeviceInstallation(
                 installation_id=self.installation_id,
                 push_token=self.push_token,
-                platform=self.platform,
+                platform=self.platform or "unknown",
                 environment="production",
                 push_capable=True,
                 permission_status="granted",
@@ -188,35 +183,43 @@ class DeviceBody(StrictBody):
         )
 
 
-async def register(
-    records: Any, bodies: Sequence[DeviceBody], now: datetime, who: str
-) -> list[Inserted | Duplicate]:
-    """Put these devices with their preferences; return whether each device is new.
+class DevicePatch(StrictBody):
+    """What changes of a device: only the members that are given, also within preferences."""
 
-    A token belongs to the installation that registered it last: another one that has it ends.
-    """
-    owners = {body.push_token: body.installation_id for body in bodies}
-    ended = {
-        "push_token": None,
-        "active": False,
-        "invalidated_at": now,
-        "invalid_reason": MOVED_AWAY,
-    }
-    others = records.each(DeviceInstallation, {"push_token": one_of(*owners)}, size=1000)
-    async for other in others:
-        if other.installation_id != owners[other.push_token]:
-            await records.edit(
-                DeviceInstallation,
-                other.id,
-                among=[REGISTERED],
-                who=who,
-                reason="its token was registered again",
-                **ended,
-            )
-    drafts: list[DeviceInstallation | NotificationPreferences] = []
-    for body in bodies:
-        device, preferences = body.records(now)
-        is_owner = owners[body.push_token] == body.installation_id
-        drafts += [device if is_owner else device.but(**ended), preferences]
-    answers: list[Inserted | Duplicate] = await records.put(drafts, who=who)
-    return answers[::2]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [
+                {"push_token": "ExponentPushToken[yyyyyyyyyyyyyyyyyyyyyy]"},
+                {"preferences": {"keywords": ["hospital"], "quiet_hours": None}},
+            ],
+        }
+    )
+
+    push_token: PushToken = ""
+    platform: Literal["android", "ios"] = "android"
+    app_version: Name = "unknown"
+    permission_status: Literal["granted", "denied", "undetermined"] = "undetermined"
+    active: StrictBool = True
+    preferences: PreferencesBody = PreferencesBody()
+
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError(f"give what changes: {', '.join(type(self).model_fields)}")
+        return self
+
+    def device_fields(self) -> dict[str, Any]:
+        """Return the given fields of the device."""
+        return {n: getattr(self, n) for n in self.model_fields_set if n != "preferences"}
+
+    def preference_fields(self, stored: NotificationPreferences | None) -> dict[str, Any]:
+        """Return the given preferences. Raises ValueError if they contradict the stored ones."""
+        if "preferences" not in self.model_fields_set:
+            return {}
+        given = self.preferences.model_dump(include=self.preferences.model_fields_set)
+        low = given.get("amount_min", stored and stored.amount_min)
+        high = given.get("amount_max", stored and stored.amount_max)
+        if low is not None and high is not None and low > high:
+            raise ValueError("amount_min must not be more than amount_max")
+        return given

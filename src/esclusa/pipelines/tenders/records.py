@@ -147,6 +147,8 @@ class DeviceInstallation(
     track=untracked(created_at="created_at", updated_at="updated_at"),
     insert=True,
     unique=[("push_token",)],
+    index=[("credential_hash",)],
+    added=["credential_hash"],
 ):
     """An installation of the app on a device."""
 
@@ -161,6 +163,8 @@ class DeviceInstallation(
     invalidated_at: datetime | None = None
     invalid_reason: str | None = None
     last_seen_at: datetime | None = None
+    # The SHA-256 of the credential that the device was given.
+    credential_hash: str | None = None
 
     lifecycle = Lifecycle(REGISTERED)
 
@@ -243,6 +247,24 @@ class NotificationPreferences(
     events: list[str] = []
     # The most messages in a day of the device's time zone; None: no limit.
     daily_cap: int | None = None
+
+    lifecycle = Lifecycle(KEPT)
+
+
+class Rubro(
+    Record,
+    table="rubros_chilecompra",
+    id="code",
+    key="code",
+    track=untracked(),
+    insert=True,
+    history=False,
+):
+    """A category in the team's own list."""
+
+    code: str
+    name: str
+    parent_code: str | None = None
 
     lifecycle = Lifecycle(KEPT)
 
@@ -392,6 +414,7 @@ RECORDS: list[type[Record]] = [
     DeviceInstallation,
     DeviceToken,
     NotificationPreferences,
+    Rubro,
     Delivery,
     WorkerRun,
     ArchiveExport,

@@ -6,16 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from esclusa import Inserted, NotFound, Runtime
-from esclusa.pipelines.tenders.delivery import wake_quiet
-from esclusa.pipelines.tenders.devices import DeviceBody, PreferencesBody
-from esclusa.pipelines.tenders.devices import register as register_devices
-from esclusa.pipelines.tenders.records import (
-    Delivery,
-    DeviceInstallation,
-    Licitacion,
-    NotificationPreferences,
-)
+from esclusa import NotFound, Runtime
+from esclusa.pipelines.tenders.app_routes import add_app
+from esclusa.pipelines.tenders.callers import AUTHENTICATED
+from esclusa.pipelines.tenders.choices import Choices, add_choices
+from esclusa.pipelines.tenders.device_routes import add_devices, add_previews
+from esclusa.pipelines.tenders.records import Delivery, Licitacion
+from esclusa.pipelines.tenders.run_list import list_runs, worker_names
+from esclusa.pipelines.tenders.settings import TendersSettings
+from esclusa.pipelines.tenders.tender_lookup import find_tender
 from esclusa.web import (
     FILTER_NOTE,
     FILTER_PARAMETER,
@@ -28,14 +27,14 @@ from esclusa.web import (
     Who,
     filter_from_query,
     operation_id,
+    own_credentials,
     page_json,
     problem_responses,
     record_json,
-    run_json,
+    refuse_unknown_states,
     strict_filter_from_query,
 )
 
-InstallationId = Annotated[str, Path(description="The installation's id")]
 Archived = Annotated[bool, Query(description="Search the archive")]
 
 
@@ -43,86 +42,31 @@ def build(runtime: Runtime) -> APIRouter:
     """Return every route of the pipeline."""
     router = APIRouter(
         tags=["tenders"],
-        dependencies=[STRICT_PARAMETERS],
+        dependencies=[STRICT_PARAMETERS, AUTHENTICATED],
         generate_unique_id_function=operation_id,
     )
-    _add_devices(runtime, router)
+    add_devices(runtime, router)
+    add_previews(runtime, router)
+    choices = Choices(runtime)
+    add_choices(runtime, router, choices)
     _add_tenders(runtime, router)
     _add_deliveries(runtime, router)
     _add_runs(runtime, router)
+    add_app(runtime, router, choices)
     return router
 
 
-def _add_devices(runtime: Runtime, api: APIRouter) -> None:
-    table = DeviceInstallation.kind.table
-
-    @api.post(
-        "/devices",
-        response_model=RecordJson,
-        responses=problem_responses(400, 422),
-        summary="Register a device, or register it again",
-    )
-    async def register(body: DeviceBody, who: Who) -> Any:
-        """Posting again replaces the preferences and makes the device active."""
-        now = await runtime.engine.clock.sync()
-        device, preferences = body.records(now)
-        before = await runtime.records.get(NotificationPreferences, body.installation_id)
-        [put] = await register_devices(runtime.records, [body], now, who)
-        await runtime.operations(who).note(
-            "register", table, 1, {"installation_id": body.installation_id}
-        )
-        if before is not None and before.quiet_hours != preferences.quiet_hours:
-            await wake_quiet(runtime.records, body.installation_id, before, who)
-        # The device may have been deleted meanwhile.
-        stored = await runtime.records.get(DeviceInstallation, put.id) or device.but(id=put.id)
-        return record_json(stored) | {
-            "preferences": _preferences_json(preferences),
-            "created": isinstance(put, Inserted),
-        }
-
-    @api.delete(
-        "/devices/{installation_id}",
-        status_code=204,
-        responses=problem_responses(404),
-        summary="Delete a device and its preferences",
-    )
-    async def forget(installation_id: InstallationId, who: Who) -> None:
-        removed, _ = await runtime.records.remove(
-            installation_id, DeviceInstallation, NotificationPreferences
-        )
-        if not removed:
-            raise NotFound(f"there is no device {installation_id!r:.200}")
-        await runtime.operations(who).note("forget", table, 1, {"installation_id": installation_id})
-
-    @api.get(
-        "/devices/{installation_id}",
-        response_model=RecordJson,
-        responses=problem_responses(404),
-        summary="A device and its preferences",
-    )
-    async def device(installation_id: InstallationId) -> Any:
-        found = await runtime.records.get(DeviceInstallation, installation_id)
-        if found is None:
-            raise NotFound(f"there is no device {installation_id!r:.200}")
-        preferences = await runtime.records.get(NotificationPreferences, installation_id)
-        return record_json(found) | {"preferences": _preferences_json(preferences)}
-
-
-def _preferences_json(preferences: NotificationPreferences | None) -> dict[str, Any] | None:
-    if preferences is None:
-        return None
-    values = record_json(preferences)
-    return {name: values[name] for name in PreferencesBody.model_fields}
-
-
 def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
+    settings: TendersSettings = runtime.settings_of("tenders")
+    for_apps = own_credentials(anonymous=settings.open_to_apps)
+
     @api.get(
         "/licitaciones",
         response_model=ListOut[RecordJson],
         responses=problem_responses(400),
         summary="Tenders, the newest first",
         description=FILTER_NOTE,
-        openapi_extra={"parameters": [FILTER_PARAMETER]},
+        openapi_extra=for_apps | {"parameters": [FILTER_PARAMETER]},
     )
     async def tenders(
         request: Request, limit: Limit = 100, after: After = None, *, archived: Archived = False
@@ -142,6 +86,7 @@ def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
         response_model=RecordJson,
         responses=problem_responses(404),
         summary="One tender, archived or not",
+        openapi_extra=for_apps,
     )
     async def tender(
         codigo: Annotated[str, Path(description="Its codigo_externo", examples=["1019-102-LE26"])],
@@ -150,16 +95,6 @@ def _add_tenders(runtime: Runtime, api: APIRouter) -> None:
         if found is None:
             raise NotFound(f"there is no tender {codigo!r:.200}")
         return record_json(found)
-
-
-async def find_tender(records: Any, name: str) -> Licitacion | None:
-    """Return the tender with this id or code, archived or not."""
-    found: Licitacion | None = await records.get(Licitacion, name)
-    for field, archived in (("codigo_externo", False), ("id", True), ("codigo_externo", True)):
-        if found is None:
-            page = await records.find(Licitacion, {field: name}, limit=1, archived=archived)
-            found = page.items[0] if page.items else None
-    return found
 
 
 def _add_deliveries(runtime: Runtime, api: APIRouter) -> None:
@@ -184,6 +119,8 @@ def _add_deliveries(runtime: Runtime, api: APIRouter) -> None:
             after=after,
             archived=archived,
         )
+        if not page.items:
+            await refuse_unknown_states(runtime, Delivery.kind, where)
         return page_json(page)
 
     @api.post(
@@ -210,6 +147,8 @@ def _add_deliveries(runtime: Runtime, api: APIRouter) -> None:
             where=where or {"status": "failed"},
             dry_run=dry_run,
         )
+        if not acted.matched:
+            await refuse_unknown_states(runtime, Delivery.kind, where)
         return acted.answer()
 
 
@@ -227,20 +166,8 @@ def _add_runs(runtime: Runtime, api: APIRouter) -> None:
         limit: Limit = 50,
         after: After = None,
     ) -> Any:
-        names = [name for name in runtime.engine.cycles if name.startswith("tenders.")]
-        if worker is not None:
-            full = worker if "." in worker else f"tenders.{worker}"
-            full = {"tenders.receipts": "tenders.receipt"}.get(full, full)
-            if full not in names:
-                known = ", ".join(name.removeprefix("tenders.") for name in names)
-                raise NotFound(f"there is no cycle {worker!r:.100}; there are: {known}")
-            names = [full]
-        page = await runtime.read_model.runs(
-            {"cycle": names if len(names) > 1 else names[0]}, limit=limit, after=after
-        )
-        return {
-            "items": [
-                run_json(run) | {"worker_name": getattr(run, "cycle", None)} for run in page.items
-            ],
-            "next": page.next,
-        }
+        """The rows of the table `worker_runs`, those of the team's own worker included.
+
+        `outcome` is null while a run is under way, and `died` if its process ended before it.
+        """
+        return await list_runs(runtime, worker_names(worker), limit, after)

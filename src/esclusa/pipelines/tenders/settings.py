@@ -167,6 +167,13 @@ class TendersSettings(BaseModel):
         "runs, or run `esclusa tenders baseline` once.",
     )
 
+    open_to_apps: bool = option(
+        "TENDERS_OPEN_TO_APPS",
+        False,
+        help="Whether apps need no API token: anybody may register a device, read tenders, and "
+        "change a device by its credential, or by its id while it has none.",
+    )
+
     hot_months: int = option(
         "HOT_MONTHS", 12, ge=1, le=1200, help="Months until a tender is archived."
     )

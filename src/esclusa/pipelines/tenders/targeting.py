@@ -109,7 +109,7 @@ class Wants:
             regions=[region_key(name) for name in _texts(given.regions, given.region)],
             buyers=[normalize(name) for name in _texts(given.buyers)],
             types=[normalize(name) for name in _texts(given.types, given.tipo)],
-            categories=[_prefix(code) for code in _texts(given.categories, given.rubro)],
+            categories=[category_prefix(code) for code in _texts(given.categories, given.rubro)],
             keywords=[normalize(word) for word in _texts(given.keywords)],
             amount_min=max(low, default=None),
             amount_max=min(high, default=None),
@@ -125,7 +125,7 @@ def _texts(values: Any, single: str | None = None) -> list[str]:
     return [text for text in given if isinstance(text, str) and text.strip()]
 
 
-def _prefix(code: str) -> str:
+def category_prefix(code: str) -> str:
     """Return the part of a category's code that its children share: 8512 of 85120000."""
     name = normalize(code)
     return (re.sub(r"(?:00)+\Z", "", name) or name) if re.fullmatch(r"\d{8}", name) else name

@@ -1,0 +1,270 @@
+"""Registering, changing and deleting devices: tokens, preferences, deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from esclusa import (
+    Create,
+    Duplicate,
+    Failure,
+    Inserted,
+    Move,
+    Record,
+    Runtime,
+    To,
+    not_null,
+    null,
+    one_of,
+)
+from esclusa.pipelines.tenders.credentials import credential_hash
+from esclusa.pipelines.tenders.devices import DeviceBody
+from esclusa.pipelines.tenders.records import (
+    KEPT,
+    REGISTERED,
+    Delivery,
+    DeviceInstallation,
+    DeviceToken,
+    NotificationPreferences,
+)
+from esclusa.pipelines.tenders.targeting import quiet_until
+
+# Why an installation ended: another one registered its token, it was deleted or switched off.
+MOVED_AWAY, DELETED, UNREGISTERED = "token-moved", "deleted", "legacy-unregister"
+# Why an installation ended by its token; a new token makes it active again.
+TOKEN_REASONS = (MOVED_AWAY, "missing-token", "DeviceNotRegistered", "InvalidExpoPushToken")
+# Deliveries that no message was sent for yet, and that no worker has under way.
+UNSENT: dict[str, Any] = {
+    "status": one_of("pending", "retryable"),
+    "completed_at": null,
+    "locked_at": null,
+    "provider_ticket_id": null,
+}
+
+
+async def find_device(records: Any, installation_id: str) -> DeviceInstallation | None:
+    """Return the device with this id, unless it was deleted."""
+    found: DeviceInstallation | None = await records.get(DeviceInstallation, installation_id)
+    return None if found is None or found.invalid_reason == DELETED else found
+
+
+async def register(
+    runtime: Runtime,
+    bodies: Sequence[DeviceBody],
+    now: datetime,
+    who: str,
+    credential: str | None = None,
+) -> list[Inserted | Duplicate]:
+    """Put these devices with their preferences; return whether each device is new.
+
+    A token belongs to the installation that registered it last: another one that has it ends, and
+    what it was not sent yet is sent to the new one. ``credential``: a new one of the device.
+    """
+    records = runtime.records
+    ids = [body.installation_id for body in bodies]
+    former: dict[str, DeviceInstallation | None] = dict(
+        zip(ids, await records.get_many(DeviceInstallation, ids), strict=True)
+    )
+    before = await records.get_many(NotificationPreferences, ids)
+    owners = {body.push_token: body.installation_id for body in bodies}
+    moved = await release_tokens(runtime, owners, now, who)
+    drafts: list[Record] = []
+    for body in bodies:
+        device, preferences = body.records(now)
+        if (known := former[body.installation_id]) is not None and known.invalid_reason != DELETED:
+            device = device.but(
+                app_version=known.app_version, credential_hash=known.credential_hash
+            )
+        if credential is not None:
+            device = device.but(credential_hash=credential_hash(credential))
+        if owners[body.push_token] != body.installation_id:
+            device = device.but(**_ended(now, MOVED_AWAY))
+        drafts += [device, preferences]
+    answers = (await records.put(drafts, who=who))[::2]
+    for old, new in moved.items():
+        if old not in ids:  # otherwise it has another token now
+            await move_deliveries(runtime, old, new, who)
+    for given, stored in zip(bodies, before, strict=True):
+        hours = given.preferences.quiet_hours
+        await wake_changed(records, stored, hours.model_dump() if hours else None, who)
+    return answers
+
+
+def is_new(put: Inserted | Duplicate, former: DeviceInstallation | None) -> bool:
+    """Whether a device that was put did not exist, or was deleted."""
+    return isinstance(put, Inserted) or (former is not None and former.invalid_reason == DELETED)
+
+
+async def wake_quiet(
+    records: Any, installation_id: str, before: NotificationPreferences | None, who: str
+) -> int:
+    """Make the deliveries due that the former quiet hours of a device hold; return how many.
+
+    A delivery whose new quiet hours hold it too waits again.
+    """
+    if before is None or not before.quiet_hours:
+        return 0
+    woken = 0
+    for state in ("pending", "retryable"):
+        where = {"installation_id": installation_id, "status": state, "due_at": not_null}
+        async for delivery in records.each(Delivery, where):
+            due = delivery.due_at
+            with suppress(LookupError, TypeError, ValueError, OSError):
+                if due == quiet_until(before.quiet_hours, due - timedelta(minutes=1)):
+                    woken += await records.edit(
+                        Delivery, delivery.id, among=[state], who=who, reason="quiet hours changed"
+                    )
+    return woken
+
+
+async def wake_changed(
+    records: Any,
+    before: NotificationPreferences | None,
+    hours: dict[str, str] | None,
+    who: str,
+) -> None:
+    """Make the deliveries due that quiet hours held which have changed to ``hours``."""
+    if before is not None and before.quiet_hours != hours:
+        await wake_quiet(records, before.installation_id, before, who)
+
+
+def _ended(now: datetime, reason: str) -> dict[str, Any]:
+    """Return the fields of an installation that gets no messages any more."""
+    return {
+        "push_token": None,
+        "active": False,
+        "invalidated_at": now,
+        "invalid_reason": reason,
+    }
+
+
+async def release_tokens(
+    runtime: Runtime, owners: dict[str, str], now: datetime, who: str
+) -> dict[str, str]:
+    """End the installations that have one of these tokens and are not its owner.
+
+    Returns the new owner of the token by the installation that ended.
+    """
+    records, moved = runtime.records, dict[str, str]()
+    others = [d async for d in records.each(DeviceInstallation, {"push_token": one_of(*owners)})]
+    for other in others:
+        owner = owners.get(other.push_token or "", other.installation_id)
+        if other.installation_id != owner and await records.edit(
+            DeviceInstallation,
+            other.id,
+            among=[REGISTERED],
+            who=who,
+            reason="its token was registered again",
+            **_ended(now, MOVED_AWAY),
+        ):
+            moved[other.installation_id] = owner
+    return moved
+
+
+async def move_deliveries(runtime: Runtime, old: str, new: str, who: str) -> None:
+    """Give what one installation was not sent yet to another, each in one transaction."""
+
+    async def choose(delivery: Delivery) -> To | str:
+        copy = Delivery(notification_event_id=delivery.notification_event_id, installation_id=new)
+        why = Failure(f"its token was registered by {new}", type=MOVED_AWAY)
+        return To("invalid", fault=why, also=[Create(copy)], attempts=delivery.attempts)
+
+    where = UNSENT | {"installation_id": old}
+    await runtime.operations(who).apply("move", Delivery.kind.table, choose, where=where)
+
+
+async def change(
+    runtime: Runtime,
+    device: DeviceInstallation,
+    fields: dict[str, Any],
+    preferences: dict[str, Any],
+    now: datetime,
+    who: str,
+) -> None:
+    """Change these fields of a device and of its preferences; everything else stays."""
+    records, id = runtime.records, device.installation_id
+    token = fields.get("push_token")
+    moved = dict[str, str]()
+    if token is not None and token != device.push_token:
+        moved = await release_tokens(runtime, {token: id}, now, who)
+        if device.invalid_reason in TOKEN_REASONS:
+            fields = {"active": True} | fields
+    if fields.get("active"):
+        fields |= {"invalidated_at": None, "invalid_reason": None}
+    await records.edit(
+        DeviceInstallation,
+        id,
+        among=[REGISTERED],
+        who=who,
+        reason="changed",
+        **fields | {"last_seen_at": now},
+    )
+    for old in moved:
+        await move_deliveries(runtime, old, id, who)
+    if preferences:
+        await change_preferences(runtime, id, preferences, who)
+
+
+async def change_preferences(
+    runtime: Runtime, installation_id: str, fields: dict[str, Any], who: str
+) -> None:
+    """Change these fields of the preferences of a device; everything else stays."""
+    records = runtime.records
+    before = await records.get(NotificationPreferences, installation_id)
+    if before is None:
+        new = NotificationPreferences(installation_id=installation_id, **fields)
+        await records.put([new], who=who)
+        return
+    await records.edit(
+        NotificationPreferences,
+        installation_id,
+        among=[KEPT],
+        who=who,
+        reason="changed",
+        **fields,
+    )
+    await wake_changed(records, before, fields.get("quiet_hours", before.quiet_hours), who)
+
+
+async def forget(runtime: Runtime, device: DeviceInstallation, now: datetime, who: str) -> None:
+    """Delete a device with its preferences; what it was not sent yet ends as ``invalid``.
+
+    While it has deliveries its row stays, without token and preferences: they refer to it, and the
+    table would delete them with it.
+    """
+    records, id = runtime.records, device.installation_id
+    await end_mirror(runtime, device, DELETED, who)
+    if await records.first(Delivery, {"installation_id": id}) is None:
+        await records.remove(id, DeviceInstallation, NotificationPreferences)
+        return
+    ended = _ended(now, DELETED) | {"credential_hash": None}
+    blank = NotificationPreferences(installation_id=id, enabled=False)
+    values = {
+        f.name: getattr(blank, f.name) for f in blank.kind.fields if f.name not in blank.kind.key
+    }
+    emptied = Move(NotificationPreferences, id, KEPT, frm=KEPT, **values)
+
+    async def empty(found: DeviceInstallation) -> To | str:
+        return To(REGISTERED, also=[emptied], **ended)
+
+    async def invalidate(delivery: Delivery) -> To | str:
+        why = Failure("the installation was deleted", type="installation_inactive")
+        return To("invalid", fault=why, attempts=delivery.attempts)
+
+    operations, where = runtime.operations(who), {"installation_id": id}
+    await operations.apply("forget", DeviceInstallation.kind.table, empty, where=where)
+    await operations.apply("forget", Delivery.kind.table, invalidate, where=UNSENT | where)
+
+
+async def end_mirror(runtime: Runtime, device: DeviceInstallation, reason: str, who: str) -> None:
+    """Make an installation inactive in the app's earlier list of tokens."""
+    mirrors = [{"installation_id": device.installation_id}]
+    mirrors += [{"expo_push_token": device.push_token}] if device.push_token else []
+    for where in mirrors:
+        async for row in runtime.records.each(DeviceToken, where | {"active": True}):
+            await runtime.records.edit(
+                DeviceToken, row.id, among=[KEPT], who=who, reason=reason, active=False
+            )
