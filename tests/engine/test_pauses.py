@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.item_pipeline import Item, pipeline
+from support.scheduling import running_scheduler
 
 from esclusa import (
     ArtifactError,
@@ -27,7 +29,7 @@ from esclusa import (
 from esclusa.engine.engine import Engine
 from esclusa.model.errors import DeclarationError
 from esclusa.model.query import one_of
-from esclusa.model.system_records import Alert
+from esclusa.model.system_records import Alert, Run, StagePause
 from esclusa.model.texts import load
 
 
@@ -183,6 +185,25 @@ async def test_an_always_on_worker_stops_claiming_when_another_one_is_throttled(
     for scheduler in schedulers:
         scheduler.stop()
     await asyncio.gather(*serving)
+
+
+@pytest.mark.parametrize("provider", ["firestore"], indirect=True)
+async def test_an_idle_worker_reads_pauses_seldom_where_reads_are_paid_for(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    engine, other = await new_engine(pipeline(work)), await new_engine(pipeline(work))
+    here, there = (each.pauses.gate(each.all_stages[0]) for each in (engine, other))
+    queries: Counter[str] = Counter()
+    engine.store.watch_queries(lambda op, shape: queries.update([shape.collection]))
+    async with running_scheduler(engine):
+        await asyncio.sleep(1.4)
+        assert queries["items"] > 5  # it polls for work
+        assert queries[Run.kind.table] > 0  # and looks after runs
+        assert queries[StagePause.kind.table] == 1  # when the stage begins
+        there.judge(Wait(60, "429", stage=True))
+        await until(lambda: asyncio.sleep(0, here.pause))  # notified by the other process
+        engine.store.watch_queries(None)
 
 
 # breakers

@@ -60,8 +60,9 @@ from esclusa.ports.telemetry import Silent, Telemetry
 
 # Seconds that the store has to write what is given back when the handlers are stopped.
 ABORT = 2.0
-# Seconds between two reads of the stages' pauses; other processes notify this one besides.
-PAUSES_READ = 1.0
+# Seconds between two reads of the stages' pauses, and where reads are paid for. Other processes
+# notify this one, so a read only replaces a notification that was lost.
+PAUSES_READ, PAUSES_READ_METERED = 1.0, 60.0
 
 
 class Engine:
@@ -178,7 +179,12 @@ class Engine:
         self._periodic = (
             Periodic("renewing leases", interval, telemetry, self._renew),
             Periodic("syncing the clock", interval, telemetry, clock.sync),
-            Periodic("reading pauses", PAUSES_READ, telemetry, self.runner.refresh_pauses),
+            Periodic(
+                "reading pauses",
+                PAUSES_READ_METERED if store.metered else PAUSES_READ,
+                telemetry,
+                self.runner.refresh_pauses,
+            ),
             Periodic(
                 "writing rates and reading cycles",
                 interval,

@@ -126,7 +126,12 @@ class StageGate:
             self._pauses.soon(self, self._pauses.write(self.pause, lease))
 
     async def refresh(self) -> None:
-        """Read whether the stage is paused. A store that does not answer is reported by claims."""
+        """Read whether the stage is paused. A store that does not answer is reported by claims.
+
+        Stages of the engine itself begin every few seconds, and never pause.
+        """
+        if self._stage.kind.system:
+            return
         with suppress(StoreUnavailable, StoreConflict):
             await self._pauses.refresh()
 
@@ -180,7 +185,7 @@ class StagePauses:
     """The gates of all stages, and their pauses in the store.
 
     A pause is in the store, so that all workers see it, also after a restart. Each process reads
-    them every second, and at once when another process notifies it.
+    them when a stage begins, when another process notifies it, and at intervals.
     """
 
     def __init__(

@@ -51,6 +51,8 @@ class Store(Protocol):
     url: str
     # How many seconds its clock is shifted, for tests.
     clock_offset: float
+    # Whether every read is paid for. The engine then reads seldom what it is notified of anyway.
+    metered: bool
 
     # Called with a record that cannot be claimed, and why; see ``claim``.
     on_refused: OnRefused | None

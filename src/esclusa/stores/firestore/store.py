@@ -77,6 +77,8 @@ class FirestoreStore:
     which is what Firestore charges for.
     """
 
+    metered = True
+
     def __init__(
         self,
         project: str,

@@ -68,6 +68,8 @@ class PostgresStore:
     well below the shortest lease.
     """
 
+    metered = False
+
     def __init__(
         self,
         dsn: str,

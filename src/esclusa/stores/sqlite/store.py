@@ -74,6 +74,8 @@ class SqliteStore:
     ``busy``: seconds to wait for another process that writes before StoreUnavailable.
     """
 
+    metered = False
+
     def __init__(
         self,
         path: str | Path,
