@@ -19,6 +19,9 @@ from esclusa.model.errors import ArtifactError, EsclusaError, Failure
 HEAD = 1024
 
 _BLOCK = 1 << 20
+# Bytes that are hashed in one call. Python releases its lock for 2,048 and more; to get it back
+# beside the threads that write files takes longer than the calls.
+_HASHED_AT_ONCE = 2047
 
 
 class TooLarge(EsclusaError):
@@ -113,7 +116,9 @@ class Spool:
             done.head += part[: HEAD - before]
             if done.size >= HEAD and self.inspect is not None:
                 self.inspect(done.head)
-        self._digest.update(part)
+        view, update = memoryview(part), self._digest.update
+        for start in range(0, len(part), _HASHED_AT_ONCE):
+            update(view[start : start + _HASHED_AT_ONCE])
         self._parts.append(part)
         self._pending += len(part)
         return self._pending >= _BLOCK and done.size > self.in_memory
