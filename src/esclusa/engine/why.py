@@ -261,5 +261,7 @@ _CONDITIONS = {
 
 
 def _describe(cond: Cond) -> str:
+    if cond.op == "gt" and cond.value == "":
+        return "is not empty"
     given = ", ".join(map(str, cond.value)) if cond.op == "in" else cond.value
     return _CONDITIONS[cond.op].format(given)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
-from pipelines.media.conftest import TABLE, NewService, feed, file_at, sql
+from pipelines.media.conftest import TABLE, NewService, environ_of, feed, file_at, sql
 from pipelines.media.origin import add, checksums, make_table, rows
+from pipelines.media.test_media_deliveries import changes
 
+from esclusa.app import open_runtime
+from esclusa.health import check_pipelines
 from esclusa.model.errors import SettingsError
+from esclusa.pipelines.media import deliveries
 from esclusa.pipelines.media.paths import object_path
 from esclusa.pipelines.media.records import FurtherPicture, MediaFile
 from esclusa.settings import load
@@ -97,13 +104,13 @@ async def test_rows_in_every_state_are_taken_over(
 
     model = service.runtime.read_model
     for post, why in (
-        ("story", "tipo_item"),
+        ("story", "mensaje is not empty"),
         ("comment", "tipo_item"),
         ("unknown", "descargando"),
         ("no_link", "imagen_url"),
     ):
         found = await model.why(TABLE, str(after[post]["id"]))
-        assert (why in found.text) or (post == "story" and "mensaje" in found.text)
+        assert why in found.text
     # Ten minutes after it was written, the row of the other program is an orphan.
     await service.later(360)
     await service.run()
@@ -308,6 +315,65 @@ async def test_comments_never_become_media(
     assert (row["tipo_item"], row["imagen_url"], row["imagen_local"]) == ("comment", None, None)
 
 
+@pytest.mark.parametrize("verb", ["add", "edited"])
+async def test_the_row_of_a_comment_never_gets_the_link_of_its_post(
+    empty_database: Any, new_service: NewService, cdn: Any, verb: str
+) -> None:
+    """Their webhook made a row of the comment, which came before the photo of the post."""
+    database = empty_database
+    await make_table(database)
+    service = await new_service(database, **TEAM)
+    await add(database, "101_1", None, tipo_item="comment", mensaje="nice")
+    before = await rows(database)
+    photo = {
+        "item": "photo",
+        "verb": verb,
+        "post_id": "101_1",
+        "photo_id": "7",
+        "link": f"{cdn[1]}/m/jpg/900/a",
+        "message": "café",
+    }
+    status, answer = await service.deliver(feed(photo, id="101"))
+    assert (status, "errors" in answer) == (200, False)
+    await service.run()
+    assert await rows(database) == before
+    pictures = [p async for p in service.records.each(FurtherPicture)]
+    assert [p.status for p in pictures] == (["success"] if verb == "add" else [])
+
+
+async def test_an_edit_reaches_the_picture_of_a_post_whose_row_is_a_comment(
+    empty_database: Any, new_service: NewService, cdn: Any
+) -> None:
+    await make_table(empty_database)
+    service = await new_service(empty_database, **TEAM)
+    await add(empty_database, "101_1", None, tipo_item="comment", mensaje="nice")
+    photo = {"item": "photo", "verb": "add", "post_id": "101_1", "photo_id": "7"}
+    await service.deliver(feed(photo | {"link": f"{cdn[1]}/gone/404"}, id="101"))
+    await service.run()
+    edited = photo | {"verb": "edited", "link": f"{cdn[1]}/m/jpg/900/new"}
+    assert (await service.deliver(feed(edited, id="101")))[1]["updated"] == 1
+    await service.run()
+    [picture] = [p async for p in service.records.each(FurtherPicture)]
+    assert (picture.status, picture.media_size) == ("success", 900)
+
+
+async def test_without_a_rule_every_row_with_a_link_is_taken(
+    empty_database: Any, new_service: NewService, cdn: Any
+) -> None:
+    """The team's rule is a setting: a share's link, which is a page, ends in error without it."""
+    database, link = empty_database, f"{cdn[1]}/m/jpg/900/"
+    await make_table(database)
+    await add(database, "story", link + "a", tipo_item="video", mensaje=None)
+    await add(database, "comment", link + "b", tipo_item="comment")
+    await add(database, "share", f"{cdn[1]}/html", tipo_item="share")
+    service = await new_service(database, **(TEAM | {"MEDIA_TAKE": ""}))
+    await service.run()
+    states = {post: row["media_status"] for post, row in (await rows(database)).items()}
+    assert states == {"story": "success", "comment": "success", "share": "error"}
+    warnings = [check.text for check in check_pipelines(service.runtime.settings)]
+    assert any("MEDIA_TAKE is not set" in warning for warning in warnings)
+
+
 async def test_a_neighbour_writes_rows_that_we_hold(
     empty_database: Any, new_service: NewService, cdn: Any
 ) -> None:
@@ -417,8 +483,10 @@ async def test_system_tables_are_closed_to_the_roles_of_supabase(
         database,
         """DO $$ BEGIN
         IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'anon') THEN CREATE ROLE anon; END IF;
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO anon;
-        GRANT USAGE ON SCHEMA public TO anon; END $$""",
+        IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'authenticated')
+            THEN CREATE ROLE authenticated; END IF;
+        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO anon, authenticated;
+        GRANT USAGE ON SCHEMA public TO anon, authenticated; END $$""",
     )
     await make_table(database)
     await sql(database, f"ALTER TABLE {TABLE} ENABLE ROW LEVEL SECURITY")
@@ -430,11 +498,15 @@ async def test_system_tables_are_closed_to_the_roles_of_supabase(
             AND has_schema_privilege('anon', 'esclusa', 'USAGE')""",
     )
     assert open_to_anon == []
-    for table in ("media_deliveries", "media_notices", "media_pictures", "media_files"):
-        [found] = await sql(
-            database, f"SELECT has_table_privilege('anon', '{table}', 'SELECT') AS open"
-        )
-        assert not found["open"], table
+    ours = ("media_deliveries", "media_notices", "media_pictures", "media_files")
+    connection = await asyncpg.connect(database.url)
+    for role in ("anon", "authenticated"):
+        await connection.execute(f"SET ROLE {role}")
+        for table in (*ours, "esclusa.dead_letters", "esclusa.history"):
+            for statement in (f"SELECT 1 FROM {table}", f"DELETE FROM {table}"):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.execute(statement)
+    await connection.close()
     [theirs] = await sql(
         database, f"SELECT has_table_privilege('anon', '{TABLE}', 'SELECT') AS open"
     )
@@ -443,6 +515,31 @@ async def test_system_tables_are_closed_to_the_roles_of_supabase(
         database, f"SELECT relrowsecurity FROM pg_class WHERE oid = '{TABLE}'::regclass"
     )
     assert secured == [{"relrowsecurity": True}]
+
+
+@pytest.mark.parametrize("empty_database", ["postgres"], indirect=True)
+async def test_the_role_of_the_guide_has_the_rights_that_a_worker_needs(
+    empty_database: Any, new_service: NewService, cdn: Any, tmp_path: Path
+) -> None:
+    """The statements of docs/pipelines/media.md, after `migrate`, on a table with policies."""
+    database, role = empty_database, f"esclusa_worker_{secrets.token_hex(4)}"
+    await make_table(database)
+    await sql(database, f"ALTER TABLE {TABLE} ENABLE ROW LEVEL SECURITY")
+    await new_service(database, **TEAM)  # migrates as the owner
+    guide = Path(__file__).parents[3] / "docs" / "pipelines" / "media.md"
+    statements = guide.read_text().partition("```sql\n")[2].partition("```")[0]
+    connection = await asyncpg.connect(database.url)
+    await connection.execute(statements.replace("esclusa_worker", role))
+    await add(database, "theirs", f"{cdn[1]}/m/jpg/900/a")
+    environ = environ_of(database, tmp_path, cdn[1], **TEAM)
+    url = urlsplit(database.url)
+    environ["ESCLUSA_STORE"] = url._replace(netloc=f"{role}@{url.hostname}:{url.port}").geturl()
+    async with open_runtime(load(environ=environ)) as runtime, runtime.engine.running() as engine:
+        await deliveries.receive(runtime, json.dumps(changes(cdn[1], 4, 0)))
+        run = await engine.run_cycle("media.download")
+        assert (run.outcome, run.counters["success"]) == ("ok", 5)
+    await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    await connection.close()
 
 
 async def test_the_three_queries_count_old_and_new_rows_alike(

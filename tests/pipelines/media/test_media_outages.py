@@ -16,7 +16,16 @@ from typing import Any
 
 import pytest
 from cli.test_alert_processes import webhook
-from pipelines.media.conftest import MediaService, NewService, environ_of, feed, file_at
+from pipelines.media.conftest import (
+    TABLE,
+    MediaService,
+    NewService,
+    environ_of,
+    feed,
+    file_at,
+    sql,
+)
+from support.loopback import free_port
 
 from esclusa.artifacts import file_writer
 from esclusa.model.system_records import Alert
@@ -82,6 +91,23 @@ async def test_retry_after_is_honoured(service: MediaService) -> None:
     await service.later(7201)
     await service.run()
     assert (await service.pub(id)).status == "success"
+
+
+async def test_retry_after_counts_and_never_shortens_the_backoff(
+    database: Any, new_service: NewService
+) -> None:
+    """Any 4xx or 5xx is an attempt, so that a link that is always asked to wait ends too."""
+    service = await new_service(database, MEDIA_BACKOFF_SECONDS="60", MEDIA_MAX_ATTEMPTS="2")
+    id = await service.row("/m/jpg/90/a")
+    service.cdn.order("/m/jpg/90/a", status=429, headers={"Retry-After": "0"}, times=2)
+    await service.run()
+    pub = await service.pub(id)
+    left = (pub.due_at - await service.runtime.store.now()).total_seconds()
+    assert (pub.status, pub.attempts, 50 < left <= 60) == ("pending", 1, True)
+    await service.later(61)
+    await service.run()
+    pub = await service.pub(id)
+    assert (pub.status, pub.attempts, pub.last_error["type"]) == ("error", 2, "http_error")
 
 
 async def test_the_same_dead_links_raise_one_alert(database: Any, new_service: NewService) -> None:
@@ -281,3 +307,30 @@ async def test_a_job_that_cannot_start_alerts_the_webhook_once(
         )
         assert done.returncode == 0, done.stderr
         assert [post["event"] for post in got] == ["begun", "ended"]
+
+
+@pytest.mark.parametrize("empty_database", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("missing", ["storage", "column"])
+async def test_what_a_job_lacks_is_named_in_the_post_to_the_webhook(
+    service: MediaService, tmp_path: Path, missing: str
+) -> None:
+    with webhook() as (address, got):
+        environ = os.environ | environ_of(
+            service.database, tmp_path, service.at, ESCLUSA_ALERT_WEBHOOK=address
+        )
+        if missing == "storage":  # nothing listens there
+            environ |= {"ESCLUSA_ARTIFACTS": "supabase://media", "SUPABASE_KEY": SERVICE_KEY}
+            environ |= {"SUPABASE_URL": f"http://127.0.0.1:{free_port()}"}
+        else:
+            await sql(service.database, f"ALTER TABLE {TABLE} DROP COLUMN tipo_item")
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "esclusa", "media", "run"],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+        )
+        assert done.returncode != 0
+        [post] = got
+        assert (post["event"], post["name"]) == ("begun", "not_started")
+        assert ("tipo_item" if missing == "column" else "127.0.0.1") in post["message"]

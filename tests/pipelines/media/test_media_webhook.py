@@ -432,6 +432,14 @@ async def test_edit_does_not_retry_a_row_in_error(service: MediaService) -> None
     ] == 1
     [row] = await service.rows()
     assert (row["media_status"], row["imagen_url"]) == ("error", fresh)
+    await service.run()
+    assert not any("new" in call["path"] for call in service.cdn.calls)
+    # Only an operator takes a row out of `error`; the new link is downloaded then.
+    operations = service.runtime.operations("ana")
+    assert (await operations.retry(TABLE, where={"status": "error"}, reason="new link")).moved == 1
+    await service.run()
+    [row] = await service.rows()
+    assert (row["media_status"], row["media_attempts"]) == ("success", 1)
 
 
 async def test_refused_medium_does_not_block_the_rest(service: MediaService) -> None:

@@ -15,6 +15,7 @@ from esclusa.http import safe_session, session
 from esclusa.pipelines.media import deliveries, downloads, views
 from esclusa.pipelines.media.downloads import MediaContext
 from esclusa.pipelines.media.links import GraphApi
+from esclusa.pipelines.media.paths import DEFAULT_PATH
 from esclusa.pipelines.media.records import (
     FurtherPicture,
     MediaFile,
@@ -138,8 +139,10 @@ def commands() -> Any:
 
 @app.checks
 def checks(settings: MediaSettings) -> Iterator[tuple[str, str]]:
-    """Warn of missing webhook secrets."""
+    """Warn of missing webhook secrets, and of a team's table without a rule for its rows."""
     if settings.app_secret is None:
         yield "warn", "META_APP_SECRET is not set: POST /webhooks/meta answers 503, stores nothing"
     if settings.verify_token is None:
         yield "warn", "META_VERIFY_TOKEN is not set: Meta cannot verify the webhook (answers 503)"
+    if settings.path != DEFAULT_PATH and not settings.take:
+        yield "warn", "MEDIA_TAKE is not set: stories, comments and shares are downloaded too"

@@ -180,6 +180,10 @@ async def _stored_from(link: str, row: Publication | FurtherPicture, at: Attempt
             return await _keep(got, row, at)
     except (ForbiddenAddress, TooLarge) as error:
         raise invalid_media(str(error)) from None
+    except BadResponse as error:
+        if error.after is not None:  # Retry-After can lengthen the wait, not shorten it
+            error.after = max(error.after, settings.backoff_after(at.number))
+        raise
 
 
 async def _keep(got: Download, row: Publication | FurtherPicture, at: Attempt) -> StoredFile:

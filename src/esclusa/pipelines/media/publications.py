@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from esclusa import BadRecord, EsclusaError, Record, RecordWithChildren, one_of
 from esclusa.imports import ImportedRow, ImportReport
 from esclusa.pipelines.media.records import (
+    REACTIONS,
     WAITING,
     FurtherPicture,
     MediaNotice,
@@ -109,18 +110,20 @@ class Publications:
         """Store a medium that the table refuses because it takes one row per post.
 
         The first medium belongs to the row, which another program may have written. Further ones
-        are pictures beside it. Return None if the post has no row: it was refused for itself.
+        are pictures beside it, and so are all media if the row is that of a comment. Return None if
+        the post has no row: it was refused for itself.
         """
         rows = (await self._rows([medium.post_id])).get(medium.post_id, [])
         if not rows or medium.imagen_local is not None:
             return None
         notices = (await self._notices([medium.post_id])).get(medium.post_id, {})
-        if notices and medium.part not in notices and medium.url is not None:
+        taken = bool(notices) or rows[0].tipo_item in REACTIONS
+        if taken and medium.part not in notices and medium.url is not None:
             [children] = await self._records.insert_if_new(
                 [RecordWithChildren(medium.notice(), [medium.picture()])]
             )
             return "known" if children is None else "created"
-        if rows[0].imagen_url is None and medium.url is not None and not notices:
+        if rows[0].imagen_url is None and medium.url is not None and not taken:
             await self._set_row_link(rows[0], medium.url)
         await self._records.insert_if_new([RecordWithChildren(medium.notice(), [])])
         return "known"
@@ -161,6 +164,8 @@ class Publications:
             edits_of.setdefault(medium.post_id, []).append((number, medium))
         posts = list(edits_of)
         rows, notices = await self._rows(posts), await self._notices(posts)
+        for found in rows.values():
+            found[:] = [row for row in found if row.tipo_item not in REACTIONS]
         updated = 0
 
         async def edit(post: str) -> None:
@@ -192,7 +197,7 @@ class Publications:
         same result.
         """
         notice = notices.get(medium.part)
-        if medium.url is None or not rows:
+        if medium.url is None or not (rows or notice):
             return "known"
         if any(row.imagen_url == medium.url for row in rows):
             if notice is not None and all(row.imagen_url != notice.imagen_url for row in rows):

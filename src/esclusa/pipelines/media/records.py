@@ -11,6 +11,9 @@ from esclusa import Lifecycle, Record, track
 # The states of a publication whose file will be downloaded.
 WAITING = ("pending", "downloading")
 
+# Items of rows that the team's webhook writes for what others do with a post.
+REACTIONS = ("comment", "reaction", "like", "love", "wow", "haha", "sad", "angry")
+
 # Columns of the team's table that are used where it has them.
 OPTIONAL = (
     "page_id",

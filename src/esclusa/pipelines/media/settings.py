@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from pydantic import BaseModel, SecretStr, field_validator
@@ -213,6 +214,10 @@ class MediaSettings(BaseModel):
         return Breaker(
             "storage_error", errors=self.breaker_errors, pause=self.breaker_seconds, cap="15m"
         )
+
+    def backoff_after(self, attempt: int) -> float:
+        """The seconds to wait after a failed attempt."""
+        return self.backoff.delay(attempt, Random(0))  # without jitter, so not random
 
     @property
     def backoff(self) -> Backoff:
