@@ -85,6 +85,7 @@ def chunks(count: int, size: int) -> Iterator[range]:
 async def time_pickups(send: Send, count: int, seconds: float = 20.0) -> list[float]:
     """Milliseconds from just before each insert until the record's handler begins.
 
+    If ``send`` returns a time, as of ``time.monotonic``, they count from then.
     Records are inserted one at a time, with idle gaps between them. Ends early after ``seconds``,
     or when a record was not picked up for 10 seconds.
     """
@@ -92,12 +93,14 @@ async def time_pickups(send: Send, count: int, seconds: float = 20.0) -> list[fl
     took: list[float] = []
     for number in range(count):
         start = time.monotonic()
-        await send(number)
+        since = await send(number)
         while not shared.begun(number):
             await asyncio.sleep(0.0005)
             if time.monotonic() - start > 10:
                 return took
-        took.append((shared.begun(number) - start) * 1000)
+        if not isinstance(since, float):
+            since = start
+        took.append(max(0.0, shared.begun(number) - since) * 1000)
         await asyncio.sleep(random.uniform(0.01, 0.03))
         if time.monotonic() > deadline:
             break

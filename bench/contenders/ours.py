@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import asyncpg
@@ -152,7 +152,13 @@ class Ours:
     async def sender(self, work: str) -> AsyncIterator[Send]:
         if work == "notified":
             async with other_program() as connection:
-                yield lambda number: connection.execute(FOREIGN_INSERT, number)
+
+                async def insert(number: int) -> float:
+                    """The time of the commit, which may wait for the disk."""
+                    await connection.execute(FOREIGN_INSERT, number)
+                    return monotonic()
+
+                yield insert
             return
         kind = record_type(work)
         async with open_engine(work) as engine:
