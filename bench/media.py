@@ -76,7 +76,7 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
                 progress(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
         what, goal = _label(name, durable), 0.8 if durable else None
-        report.rows.append(rates(what, rate, _BARE, bare[name, durable], 0.8))
+        report.rows.append(rates(what, rate, _BARE, bare[name, durable], 0.85 if durable else 0.8))
         report.rows.append(rates(what, rate, _OTHERS[durable], others[durable], goal))
 
 
