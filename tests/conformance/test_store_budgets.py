@@ -365,3 +365,19 @@ async def test_turns_of_a_rate_are_reserved_ahead(store: Any) -> None:
     assert isinstance(await store.spend(both, 2, "s", least=2, ahead=60.0), Granted)
     refused = await store.spend(both, 2, "s", least=2, ahead=60.0)
     assert refused == Denied(both.windows[1].reset(await store.now()))
+
+
+@pytest.mark.promise(6)
+@pytest.mark.usefixtures("clock")
+async def test_units_that_reach_the_provider_late_stay_within_the_rate(store: Any) -> None:
+    """Whichever of them are late, and also after a missed turn is given back."""
+    budget = Budget("late", Rate(10, "minute", late=6))
+    turns = [(await store.spend(budget, 2, "s", least=2, ahead=500.0)).at for _ in range(12)]
+    assert turns[1] - turns[0] >= timedelta(seconds=13.2)
+    await store.refund(budget, 2, "s", turns[3])
+    again = (await store.spend(budget, 2, "s", least=2, ahead=500.0)).at
+    assert again < turns[-1] + timedelta(seconds=13)  # the turn is not lost
+    kept = sorted([*turns[:3], *turns[4:], again])
+    for number, first in enumerate(kept):
+        late = [first + timedelta(seconds=6), *kept[number + 1 :]]
+        assert sum(2 for turn in late if turn < late[0] + timedelta(minutes=1)) <= 10

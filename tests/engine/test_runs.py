@@ -373,6 +373,59 @@ async def test_spending_can_wait_for_the_units(new_engine: Any) -> None:
     assert left.due_at > engine.clock.now() + timedelta(seconds=10)
 
 
+async def test_a_missed_turn_is_given_back_and_the_next_is_taken(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that is blocked past its turn uses another, and none of the units is lost."""
+    budget = Budget("paced", Rate(100, "second", late=0.1))
+    given_back: list[int] = []
+
+    async def work(item: Item, at: Any) -> To:
+        if item.name == "i0001":  # its turn comes while the loop is blocked
+            asyncio.get_running_loop().call_later(0.05, time.sleep, 0.4)
+        await at.spend(budget, 10, wait=10)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=3))
+    refund = engine.store.refund
+
+    async def count_refund(spent: Budget, units: int, *args: Any) -> None:
+        given_back.append(units)
+        await refund(spent, units, *args)
+
+    monkeypatch.setattr(engine.store, "refund", count_refund)
+    await engine.records.insert(items(3))
+    run = await engine.run_cycle("try.work")
+    assert run.counters["done"] == 3
+    assert given_back
+    assert set(given_back) == {10}
+    assert sum(use.used for use in await engine.store.usage(budget)) <= 30
+
+
+async def test_turns_that_are_always_missed_leave_the_record_waiting(
+    new_engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget("paced", Rate(100, "second", late=0.01))
+
+    async def work(item: Item, at: Any) -> To:
+        await at.spend(budget, 1, wait=0.1)
+        return To("done")
+
+    engine = await new_engine(pipeline(work, concurrency=1))
+    spend = engine.store.spend
+
+    async def spend_slowly(*args: Any, **options: Any) -> Any:
+        answer = await spend(*args, **options)
+        time.sleep(0.05)
+        return answer
+
+    monkeypatch.setattr(engine.store, "spend", spend_slowly)
+    await engine.records.insert(items(1))
+    run = await engine.run_cycle("try.work")
+    assert (run.counters["done"], run.counters["waited"]) == (0, 1)
+    assert (await engine.records.first(Item, {"status": "new"})).attempts == 0
+
+
 async def test_save_keeps_fields_before_the_attempt_ends(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> To:
         if item.note is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esclusa.model import duration, schedule
-from esclusa.model.budget import Budget, BudgetEmpty, Rate, Window, WindowUse
+from esclusa.model.budget import Budget, BudgetEmpty, Granted, Rate, Window, WindowUse
+from esclusa.model.budget_state import give_back, open_windows, reserve
 from esclusa.model.errors import DeclarationError
 
 SANTIAGO = ZoneInfo("America/Santiago")
@@ -445,6 +447,7 @@ def test_windows_follow_each_other_around_every_change_of_clocks(zone: str, per:
         ((Rate(5, "month"),), "'month' is not the period of a rate; there are second"),
         ((Rate(5, "day", burst=6),), "burst must be a whole number from 1 to its limit, 5"),
         ((Rate(5, "day", burst=0),), "burst must be a whole number from 1"),
+        ((Rate(5, "day", late=-1),), "late must be a number of seconds from 0 to 3600, not -1"),
     ],
 )
 def test_a_wrong_budget_is_refused(windows: tuple[Window | Rate, ...], fault: str) -> None:
@@ -459,3 +462,27 @@ def test_what_is_left_and_the_message_when_nothing_is() -> None:
     assert (
         str(BudgetEmpty("tracer", now)) == "budget tracer is empty until 2026-01-01 00:00:00+00:00"
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rate_holds_whatever_is_late_or_given_back(seed: int) -> None:
+    """Turns are reserved ahead, some are missed and given back, and any other may be late."""
+    rng, rate = Random(seed), Rate(10, "minute", late=6)
+    now, turns = datetime(2026, 1, 1, tzinfo=UTC), list[datetime]()
+    windows = open_windows([rate], now)
+    for _ in range(60):
+        now += timedelta(seconds=rng.choice([0, 0, 0, 1, 5, 14, 30]))
+        answer = reserve(windows, 2, "s", 2, now=now, barred=None, ahead=200)
+        if isinstance(answer, Granted):
+            turns.append(answer.at)
+        missed = [turn for turn in turns if now - timedelta(seconds=20) < turn <= now]
+        if missed and rng.random() < 0.4:
+            turns.remove(given_back := rng.choice(missed))
+            give_back(windows, 2, "s", given_back)
+    assert len(turns) > 20
+    for turn in turns:
+        late = turn + timedelta(seconds=6)
+        reached = [late, *(other for other in turns if other > turn)]
+        assert 2 * sum(late <= moment < late + timedelta(minutes=1) for moment in reached) <= 10
+        among = [other for other in turns if turn <= other < turn + rate.period]
+        assert 2 * len(among) <= 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from esclusa.engine.records import Records
@@ -196,25 +196,32 @@ class Attempt:
         """
         await self._tools.queue.flush()
 
-    async def spend(self, budget: Budget, units: int = 1, *, wait: float = 0.0) -> float:
+    async def spend(self, budget: Budget, units: int = 1, *, wait: float = 0.0) -> None:
         """Reserve units before a metered call. Raises BudgetEmpty; the record then waits.
 
         ``wait``: keep the record for up to so many seconds until its turn in the budget's rate. The
-        turn is reserved at once, so that none is lost and all workers together keep the rate.
-        Return by how many seconds the turn is missed, which happens on a busy machine.
+        turn is reserved at once, so that none is lost and all workers together keep the rate. Make
+        the call right after this returns: a turn that is missed by more than half of what the rate
+        allows (``late``) is given back, and the next is taken.
         """
-        asked = time.monotonic()
-        answer = await self.run.tools.store.spend(
-            budget, units, self.stage.name, least=units, ahead=wait
-        )
-        if isinstance(answer, Denied):
-            raise BudgetEmpty(budget.name, answer.until)
+        end = time.monotonic() + wait
+        while True:
+            asked = time.monotonic()
+            answer = await self.run.tools.store.spend(
+                budget, units, self.stage.name, least=units, ahead=max(0.0, end - asked)
+            )
+            if isinstance(answer, Denied):
+                raise BudgetEmpty(budget.name, answer.until)
+            turn = (asked + time.monotonic()) / 2 + answer.wait
+            if answer.wait > 0:
+                await asyncio.sleep(turn - time.monotonic())
+            if not wait or not budget.late or time.monotonic() - turn <= budget.late / 2:
+                break
+            await self.run.tools.store.refund(budget, units, self.stage.name, answer.at)
+            if time.monotonic() > end:
+                raise BudgetEmpty(budget.name, self.now + timedelta(seconds=1))
         # Refund to the window of the first grant: unused units are better than overspent ones.
         self._spent_at.setdefault(budget.name, answer.at)
-        turn = (asked + time.monotonic()) / 2 + answer.wait
-        if answer.wait > 0:
-            await asyncio.sleep(turn - time.monotonic())
-        return max(0.0, time.monotonic() - turn)
 
     async def refund(self, units: int | None = None, budget: Budget | None = None) -> None:
         """Give back units that this attempt reserved and did not use.

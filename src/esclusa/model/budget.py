@@ -70,15 +70,21 @@ class Rate:
     At most ``burst`` units are used at once; then one is free every ``per / limit``. In no span of
     the period, wherever it begins, are more than ``limit`` used. A spend of more than ``burst``
     units is granted when none is owed.
+
+    ``late``: how many seconds after their turn units may reach the provider. They are counted for
+    so much longer, so that the provider never counts more than ``limit`` in a period. For all
+    units together the rate is lower by that much.
     """
 
     limit: int
     per: Per
     burst: int = 1
+    late: float = 0.0
 
     @property
     def period(self) -> timedelta:
-        return _PERIODS[self.per]
+        """How long a unit counts."""
+        return _PERIODS[self.per] + timedelta(seconds=self.late)
 
     def start(self, now: datetime) -> datetime:
         """The same for all times: a rate has one row."""
@@ -115,6 +121,10 @@ class Budget:
                         f"its burst must be a whole number from 1 to its limit, {most}, "
                         f"not {window.burst!r}"
                     )
+                if not 0 <= window.late < 3600:
+                    faults.append(
+                        f"late must be a number of seconds from 0 to 3600, not {window.late!r}"
+                    )
             if isinstance(window, Window):
                 try:
                     ZoneInfo(window.timezone)
@@ -127,6 +137,11 @@ class Budget:
         if faults:
             raise DeclarationError(f"budget {name}", faults)
         set_fields(self, name=name, windows=windows)
+
+    @property
+    def late(self) -> float:
+        """How many seconds after their turn units may reach the provider; 0: no rate says so."""
+        return min((w.late for w in self.windows if isinstance(w, Rate) and w.late), default=0.0)
 
     def no_window(self, per: str) -> NotFound:
         """The refusal for a period that this budget does not count."""

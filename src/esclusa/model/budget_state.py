@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -52,7 +53,7 @@ class OpenWindow:
         """When ``least`` units may be free."""
         return self.window.reset(now)
 
-    def take(self, units: int, spender: str, now: datetime) -> None:
+    def take(self, units: int, spender: str, at: datetime, now: datetime) -> None:
         self.used += units
         self.spenders[spender] = self.spenders.get(spender, 0) + units
 
@@ -152,14 +153,22 @@ class OpenRate:
             leaves = entry + self._period
         return EPOCH + timedelta(microseconds=max(at + 1, leaves, math.ceil(even)))
 
-    def take(self, units: int, spender: str, now: datetime) -> None:
-        at = _microseconds(now)
-        self._add(at, spender, units)
-        self.even_until = max(self.even_until, at) + units * self._interval
+    def take(self, units: int, spender: str, at: datetime, now: datetime) -> None:
+        """Use units at ``at``, which may be after ``now``."""
+        turn = _microseconds(at)
+        self._add(turn, spender, units, _microseconds(now))
+        self.even_until = max(self.even_until, turn) + units * self._interval
 
     def give_back(self, units: int, spender: str, at: datetime | None) -> None:
-        """Undo what was reserved at or after ``at``."""
+        """Undo what was reserved at ``at`` and after it.
+
+        Nothing, if that is no longer in the log: what is there belongs to others.
+        """
         since = 0 if at is None else _microseconds(at)
+        if at is not None and not any(
+            entry == since and spender in spent for entry, spent in self.log
+        ):
+            return
         for entry, spent in self.log:
             if entry >= since and (back := min(units, spent.get(spender, 0))) > 0:
                 spent[spender] -= back
@@ -179,7 +188,7 @@ class OpenRate:
         at = _microseconds(now)
         self.limit_seen = self.limit_seen if limit is None else limit
         if (unknown := (used or 0) - _units(self._recent(at))) > 0:
-            self._add(at, "", unknown)
+            self._add(at, "", unknown, at)
 
     def use(self, budget: str, now: datetime, barred: datetime | None) -> WindowUse:
         recent = self._recent(_microseconds(now))
@@ -202,17 +211,17 @@ class OpenRate:
             None if self.room(1, now) > 0 else self.opens(1, now),
         )
 
-    def _add(self, at: int, spender: str, units: int) -> None:
-        """Add to the log. A merged entry has the later time: it is counted for longer, never less.
+    def _add(self, at: int, spender: str, units: int, now: int) -> None:
+        """Add to the log, in the order of time: a turn that was given back may be before others.
 
-        The clock of a store may step back by a little; the log stays in order.
+        A merged entry has the later time: it is counted for longer, never less.
         """
-        self.log = self._recent(at)
-        at = max(at, self.log[-1][0]) if self.log else at
-        if not self.log or self.log[-1][0] != at:
-            self.log.append((at, {}))
-        last = self.log[-1][1]
-        last[spender] = last.get(spender, 0) + units
+        self.log = self._recent(now)
+        place = bisect_left(self.log, at, key=lambda entry: entry[0])
+        if place == len(self.log) or self.log[place][0] != at:
+            self.log.insert(place, (at, {}))
+        spent = self.log[place][1]
+        spent[spender] = spent.get(spender, 0) + units
         if len(self.log) > _ENTRIES:
             pairs = zip(self.log[::2], self.log[1::2], strict=False)
             odd = self.log[-1:] if len(self.log) % 2 else []
@@ -271,7 +280,7 @@ def reserve(
         at = max(opens)
     if granted > 0:
         for window in windows:
-            window.take(granted, spender, at)
+            window.take(granted, spender, at, now)
     return Granted(max(0, granted), at, (at - now).total_seconds())
 
 

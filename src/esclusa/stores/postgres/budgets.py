@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -33,6 +33,17 @@ _KEPT_FOR = {
 }
 
 
+class LockedBudget(NamedTuple):
+    """The open windows of a budget under row locks; ``at``: when they were locked.
+
+    ``barred``: until when the provider refuses calls.
+    """
+
+    windows: list[OpenWindow | OpenRate]
+    at: datetime
+    barred: datetime | None
+
+
 class BudgetTable:
     """The statements for the budgets of an installation."""
 
@@ -42,7 +53,11 @@ class BudgetTable:
             WHERE budget = $1
                 AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[]))
             ORDER BY per"""
-        self._lock = f"{self._read} FOR UPDATE"
+        # The time is read once the rows are locked, which may take a while.
+        self._lock = f"""WITH locked AS MATERIALIZED ({self._read} FOR UPDATE)
+            SELECT per, used, limit_seen, spenders, clock_timestamp() + $4::interval AS moment,
+                (SELECT max(until) FROM {table} WHERE budget = $1) AS until
+            FROM locked"""
         self._open = f"""INSERT INTO {table} (budget, per, starts_at)
             SELECT $1, * FROM unnest($2::text[], $3::timestamptz[])
             ON CONFLICT DO NOTHING RETURNING per"""
@@ -60,21 +75,27 @@ class BudgetTable:
     async def _locked(
         self,
         connection: Any,
+        offset: timedelta,
         budget: Budget,
         windows: Sequence[Window | Rate],
-        moment: datetime,
-    ) -> list[OpenWindow | OpenRate]:
-        """Return the open windows with their rows locked; rows are created for new windows."""
-        pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
-        rows = await connection.fetch(self._lock, budget.name, pers, starts)
-        if len(rows) < len(windows):
+    ) -> LockedBudget:
+        """Lock the rows of the open windows; rows are created for new windows."""
+        moment = await now(connection, offset)
+        while True:
+            pers, starts = [w.per for w in windows], [w.start(moment) for w in windows]
+            rows = await connection.fetch(self._lock, budget.name, pers, starts, offset)
+            if len(rows) == len(windows):
+                locked_at: datetime = rows[0]["moment"]
+                if starts == [w.start(locked_at) for w in windows]:
+                    opened = _opened(windows, locked_at, rows)
+                    return LockedBudget(opened, locked_at, rows[0]["until"])
+                moment = locked_at  # a window ended while this waited for the lock
+                continue
             closing = {w.per for w in windows if isinstance(w, Window)} & set(_KEPT_FOR)
             for (per,) in await connection.fetch(self._open, budget.name, pers, starts):
                 if per in closing:
                     old = moment - _KEPT_FOR[per]
                     await connection.execute(self._delete_old, budget.name, per, old, moment)
-            rows = await connection.fetch(self._lock, budget.name, pers, starts)
-        return _opened(windows, moment, rows)
 
     async def _write(
         self, connection: Any, budget: Budget, windows: Sequence[OpenWindow | OpenRate]
@@ -96,12 +117,18 @@ class BudgetTable:
         ahead: float = 0.0,
     ) -> Granted | Denied:
         """Reserve units under the row locks of all windows."""
-        moment = await now(connection, offset)
-        windows = await self._locked(connection, budget, budget.windows, moment)
-        barred = await connection.fetchval(self._blocked_until, budget.name)
-        answer = reserve(windows, units, spender, least, now=moment, barred=barred, ahead=ahead)
+        locked = await self._locked(connection, offset, budget, budget.windows)
+        answer = reserve(
+            locked.windows,
+            units,
+            spender,
+            least,
+            now=locked.at,
+            barred=locked.barred,
+            ahead=ahead,
+        )
         if isinstance(answer, Granted):
-            await self._write(connection, budget, windows)
+            await self._write(connection, budget, locked.windows)
         return answer
 
     async def refund(
@@ -114,9 +141,7 @@ class BudgetTable:
         at: datetime | None,
     ) -> None:
         """Return units to the windows that were open when they were reserved."""
-        windows = await self._locked(
-            connection, budget, budget.windows, await now(connection, offset)
-        )
+        windows = (await self._locked(connection, offset, budget, budget.windows)).windows
         give_back(windows, units, spender, at)
         await self._write(connection, budget, windows)
 
@@ -134,9 +159,9 @@ class BudgetTable:
         window = next((w for w in budget.windows if w.per == per), None)
         if window is None:
             raise budget.no_window(per)
-        moment = await now(connection, offset)
-        [open] = await self._locked(connection, budget, [window], moment)
-        open.learn(used, limit, moment)
+        locked = await self._locked(connection, offset, budget, [window])
+        [open] = locked.windows
+        open.learn(used, limit, locked.at)
         await self._write(connection, budget, [open])
         if until is not None:
             await connection.execute(self._block, budget.name, per, open.start, until)
@@ -164,6 +189,6 @@ def _opened(
     windows: Sequence[Window | Rate], moment: datetime, rows: Sequence[Any]
 ) -> list[OpenWindow | OpenRate]:
     opened = {open.window.per: open for open in open_windows(windows, moment)}
-    for per, used, limit_seen, kept in rows:
+    for per, used, limit_seen, kept, *_ in rows:
         opened[per].load(used, limit_seen, from_json(kept))
     return list(opened.values())
