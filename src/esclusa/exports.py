@@ -109,16 +109,21 @@ async def write_file(
     error it is as it was. Raises ExportError.
     """
     encoded = encode(columns, rows, form or format_of(path))
+    await write_content(path, encoded)
+    return encoded.rows
+
+
+async def write_content(path: Path, content: AsyncIterable[bytes]) -> None:
+    """Write a file of these bytes, whole or not at all, as ``write_file`` does."""
     try:
         target, is_special = await asyncio.to_thread(_target, path)
         if is_special:
             with target.open("wb") as out:
-                await _copy(encoded, out)
+                await _copy(content, out)
         else:
-            await _replace(target, encoded)
+            await _replace(target, content)
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {error.strerror or error}") from error
-    return encoded.rows
 
 
 def _target(path: Path) -> tuple[Path, bool]:

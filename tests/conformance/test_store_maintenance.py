@@ -184,6 +184,38 @@ async def test_rows_are_assigned_to_an_export_while_it_is_filling(store: Any) ->
     assert await store.undeclared(Old.kind) == []
 
 
+@pytest.mark.promise(1)
+async def test_purged_rows_of_the_archive_are_restored_once(store: Any) -> None:
+    """With all of their values and tracking; what is in the archive stays as it is."""
+    await insert_new(
+        store,
+        *[
+            Old(name=f"o{n}", size=n, data={"ñ": [n, 1.5, None]}, ended_on=date(2026, 1, n + 1))
+            for n in range(4)
+        ],
+    )
+    await settle_all(
+        store,
+        *[
+            settlement_of(x, "failed", error={"message": "m", "type": "t"})
+            for x in await claim(store, AGE, limit=2)
+        ],
+    )
+    await store.archive(query(Old))
+    was = await find_all(store, Old, archived=True, order="name")
+    asked = query(Old, order="name", archived=True)
+    rows = [row async for page in store.scan(asked) for row in page]
+    assert await store.purge(query(Old, {"size": below(3)}, archived=True)) == 3
+    assert await store.restore(Old.kind, rows[:2], "e7") == 2
+    assert await store.restore(Old.kind, [*rows, rows[2]], "e8") == 1
+    assert await store.restore(Old.kind, rows, "e9") == 0
+    assert await find_all(store, Old, archived=True, order="name") == was
+    for export, count in (("e7", 2), ("e8", 1), ("e9", 0), (null, 1)):
+        found = await store.count(query(Old, {"export_id": export}, archived=True))
+        assert found == (count, True), export
+    assert await find_all(store, Old) == []
+
+
 async def test_archived_records_are_neither_claimed_nor_moved(store: Any) -> None:
     await insert_new(store, Old(name="o"), Old(name="p"))
     await store.archive(query(Old, {"name": "o"}))

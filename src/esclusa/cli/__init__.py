@@ -56,6 +56,7 @@ __all__ = [
     "run_cycle",
     "run_worker",
     "stop_on_signals",
+    "write_output",
     "write_rows",
 ]
 
@@ -67,7 +68,7 @@ _MODULES = {
     "Command": "root", "Group": "root", "Screen": "output", "Session": "session",
     "as_json": "output", "print_report": "output", "run_cycle": "run", "run_worker": "run",
     "stop_on_signals": "run", "format_option": "export", "output_option": "export",
-    "write_rows": "export",
+    "write_output": "export", "write_rows": "export",
 }  # fmt: skip
 
 

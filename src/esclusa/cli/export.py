@@ -77,17 +77,24 @@ async def write_rows(
     columns: Sequence[Column], rows: AsyncIterable[Row], form: Format | None, output: Path | None
 ) -> int:
     """Write rows to a file, whole or not at all, or to stdout; return how many."""
-    from esclusa.exports import encode, write_file
+    from esclusa.exports import encode
 
-    form = format_for(form, output)
+    encoded = encode(columns, rows, format_for(form, output))
+    await write_output(encoded, output)
+    return encoded.rows
+
+
+async def write_output(content: AsyncIterable[bytes], output: Path | None) -> None:
+    """Write bytes to a file, whole or not at all, or to stdout."""
+    from esclusa.exports import write_content
+
     if output is not None:
-        return await write_file(output, columns, rows, form)
-    encoded = encode(columns, rows, form)
+        await write_content(output, content)
+        return
     out = sys.stdout.buffer
     try:
-        async for chunk in encoded:
+        async for chunk in content:
             out.write(chunk)
         out.flush()
     except BrokenPipeError:  # the reader, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return encoded.rows

@@ -1,4 +1,4 @@
-"""The archiver: table → archive → verified Parquet files → dropped.
+"""The archiver: table → archive → verified Parquet files → dropped, and back into the archive.
 
 Each step is bounded and safe to repeat.
 """
@@ -24,6 +24,7 @@ from esclusa.engine.parquet import (
     table_of,
 )
 from esclusa.engine.records import Records
+from esclusa.engine.restore import Restored, restore_file
 from esclusa.model.columns import Column
 from esclusa.model.errors import DeclarationError, ExportError, StoreConflict
 from esclusa.model.kind import Kind, kind_of
@@ -185,6 +186,26 @@ class Archiver:
                     progress(total)
             await self._settle(export, "dropped", dropped_at=now)
         return total
+
+    async def restore(
+        self,
+        kind: Kind | type[Record],
+        export: Export,
+        *,
+        source: Artifacts | None = None,
+        keep: timedelta = timedelta(days=30),
+    ) -> Restored:
+        """Put the rows of a verified file back into the archive; see ``engine/restore.py``.
+
+        An export that was dropped is ``verified`` again, and may be dropped after ``keep``.
+        """
+        kind = kind_of(kind)
+        done = await restore_file(self._store, kind, export, source or self._artifacts)
+        if export.status == "dropped":
+            now = await self._clock.sync()
+            fields = {"verified_at": now, "drop_eligible_at": now + keep, "dropped_at": None}
+            await self._settle(export, "verified", **fields)
+        return done
 
     async def take_over(
         self, kind: Kind | type[Record], by: str, file: Export, zones: Sequence[str] = ("UTC",)

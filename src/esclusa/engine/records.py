@@ -85,11 +85,14 @@ class Records:
         *,
         order: str | tuple[str, ...] = (),
         size: int = 500,
+        archived: bool = False,
     ) -> AsyncIterator[R]:
         """Every record that matches, page by page: bounded memory."""
         after: str | None = None
         while True:
-            page = await self.find(kind, where, order=order, limit=size, after=after)
+            page = await self.find(
+                kind, where, order=order, limit=size, after=after, archived=archived
+            )
             for record in page.items:
                 yield record
             after = page.next

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,9 @@ class Kind:
     sql_types: tuple[tuple[str, str], ...] = ()
     # The function of another program that makes the partitions of its table: name(numbers).
     partitions: str = ""
+    # By which a table is known that cannot be used: (column that is no field, or field without a
+    # column; what to do).
+    refused: tuple[tuple[str, str], ...] = ()
     # The optional fields that the table of the opened store lacks.
     lacks: frozenset[str] = frozenset()
     # Whether Firestore documents of other programs become records.
@@ -93,6 +96,16 @@ class Kind:
         """Note the optional fields that the table of the opened store lacks."""
         if fields != self.lacks:
             self.become(dataclasses.replace(self, lacks=fields))
+
+    def refusals(self, columns: Iterable[str]) -> list[str]:
+        """Why an existing table with these columns cannot be used, and what to do."""
+        found = {column.lower() for column in columns}
+        wanted = {field.name: field.column.lower() in found for field in self.fields}
+        return [
+            f"table {self.table} {'has no' if name in wanted else 'has the'} column {name}: {word}"
+            for name, word in self.refused
+            if wanted.get(name) is False or (name not in wanted and name.lower() in found)
+        ]
 
     @property
     def initial(self) -> str:

@@ -50,6 +50,9 @@ class Record(StrictFields):
     there, and have their default. ``added``: fields whose column ``esclusa migrate`` adds to it.
     ``partitions``: the function of that program that makes the partitions of the table on
     PostgreSQL, with its arguments; ``records.make_partitions`` calls it where it exists.
+    ``refused``: by which a table is known that cannot be used, and what to do about it: a column
+    that is no field, which such a table has, or a field, whose column it lacks
+    (``refused={"claimed_by": "it is a table of version 0.1.0; …"}``).
     ``unique``, ``foreign_keys`` and ``types`` are for tables that Esclusa creates: fields that are
     unique together, fields of ``refs`` that are foreign keys (deletes and updates cascade), and the
     type of a column on PostgreSQL (``types={"amount": "numeric(14, 0)"}``).
@@ -110,6 +113,7 @@ class Record(StrictFields):
         foreign_keys: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
         partitions: str = "",
+        refused: Mapping[str, str] | None = None,
         adopt: Adopt | Literal[False] | None = None,
         system: bool = False,
         **kwargs: Any,
@@ -187,6 +191,7 @@ class Record(StrictFields):
             foreign_keys=tuple(foreign_keys),
             sql_types=tuple((types or {}).items()),
             partitions=partitions,
+            refused=tuple((refused or {}).items()),
             adopted=adopt is not False,
             system=system,
         )

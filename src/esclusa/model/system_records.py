@@ -239,7 +239,7 @@ class Export(
     """A Parquet file of archived rows.
 
     While it is ``filling``, archived rows are assigned to it. Then it is written. The rows may be
-    dropped only after it is verified.
+    dropped only after it is verified. A restore puts them back.
     """
 
     table_name: str
@@ -253,7 +253,11 @@ class Export(
     drop_eligible_at: datetime | None = None
     dropped_at: datetime | None = None
 
-    lifecycle = Lifecycle("filling -> written -> verified -> dropped", finished=["verified"])
+    lifecycle = Lifecycle(
+        "filling -> written -> verified -> dropped -> verified",
+        finished=["verified", "dropped"],
+        endless=True,
+    )
 
 
 class IdempotentCall(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -198,6 +198,13 @@ class Store(Protocol):
         """Assign up to ``query.limit`` archived rows that have no export; return how many.
 
         Sets ``export_id`` of the rows that match.
+        """
+
+    async def restore(self, kind: Kind, rows: Sequence[Mapping[str, Any]], export: str) -> int:
+        """Put rows that were purged from the kind's archive back into it; return how many are new.
+
+        Each row has all values by field name, as ``scan`` yields them. A row whose id, or another
+        unique value, is in the archive already is left as it is. The others belong to ``export``.
         """
 
     async def make_partitions(self, kind: Kind) -> None:

@@ -12,7 +12,7 @@ records. ``FILTER_PARAMETER`` and ``FILTER_NOTE`` document them. ``STRICT_PARAME
 ``refuse_unknown_states`` a state that neither the lifecycle nor a record has.
 
 Lists as files: ``accepted_format`` reads the ``Accept`` header; ``export_response`` streams rows as
-CSV, NDJSON or Parquet; ``EXPORT_RESPONSES`` documents them.
+CSV, NDJSON or Parquet; ``EXPORT_RESPONSES`` documents them. ``file_response`` streams any bytes.
 
 Rows in a body: ``read_rows``, ``rows_response``, and ``rows_body`` for the OpenAPI document.
 
@@ -50,7 +50,12 @@ from esclusa.web.api.common import (
     run_json,
 )
 from esclusa.web.api.cycles import RunOut
-from esclusa.web.api.exports import EXPORT_RESPONSES, accepted_format, export_response
+from esclusa.web.api.exports import (
+    EXPORT_RESPONSES,
+    accepted_format,
+    export_response,
+    file_response,
+)
 from esclusa.web.api.filters import filter_from_query, strict_filter_from_query
 from esclusa.web.api.rows import InsertOut, read_rows, rows_body, rows_response
 from esclusa.web.auth.middleware import (
@@ -87,6 +92,7 @@ __all__ = [
     "bearer_secret",
     "error_response",
     "export_response",
+    "file_response",
     "filter_from_query",
     "mask_fields",
     "operation_id",

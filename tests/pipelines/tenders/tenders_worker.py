@@ -1,4 +1,4 @@
-"""A worker process that runs one cycle and kills itself at the point ``KILL_AT``."""
+"""A process that runs one cycle, or a restore, and kills itself at the point ``KILL_AT``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from esclusa.app import open_runtime
 from esclusa.pipelines.tenders.expo import ExpoClient
+from esclusa.pipelines.tenders.restore import restore_month
 from esclusa.pipelines.tenders.sources.chilecompra_api import ChileCompraApi
 from esclusa.settings import load
 
@@ -46,7 +47,11 @@ async def main(cycle: str) -> None:
     async with open_runtime(load()) as runtime, runtime.engine.running() as engine:
         add_kill_points(engine.store, "settle")
         add_kill_points(engine.store, "insert_if_new", "insert")
-        await engine.run_cycle(cycle)
+        add_kill_points(engine.store, "restore")
+        if cycle.startswith("restore:"):
+            await restore_month(runtime, cycle.removeprefix("restore:"), (), "worker")
+        else:
+            await engine.run_cycle(cycle)
 
 
 asyncio.run(main(sys.argv[1]))

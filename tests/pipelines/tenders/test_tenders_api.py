@@ -407,6 +407,17 @@ def test_commands(
     assert json.loads(capsys.readouterr().out) == {
         "dropped": {"licitaciones": 2, "notification_deliveries": 6}
     }
+    assert cli("tenders", "restore", today[:7], "--table", "licitaciones", "--json") == 0
+    [file] = json.loads(capsys.readouterr().out)["files"]
+    assert (file["table"], file["restored"], file["known"]) == ("licitaciones", 2, 0)
+    assert cli("tenders", "restore", "2001-01") == 1
+    assert "no verified file of 2001-01" in capsys.readouterr().err
+    assert cli("tenders", "rates", "set", "UTM=69542", "uf=39485.65") == 0
+    assert cli("tenders", "rates", "set", "UTM=-1") == 2
+    capsys.readouterr()
+    assert cli("tenders", "rates", "list", "--json") == 0
+    rates = json.loads(capsys.readouterr().out)["items"]
+    assert [(r["currency"], r["pesos"]) for r in rates] == [("CLF", "39485.65"), ("UTM", "69542")]
 
 
 def test_exit_codes(

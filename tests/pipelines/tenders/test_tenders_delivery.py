@@ -532,6 +532,10 @@ async def test_a_refused_access_token_blocks_without_an_attempt(new_trial: Any) 
     assert run.outcome == "blocked"
     assert "EXPO_ACCESS_TOKEN" in (run.message or "")
     assert ((await wrong.delivery()).status, (await wrong.delivery()).attempts) == ("pending", 0)
+    _, alerts = await wrong.call("GET", "/api/alerts?status=raised")
+    assert [(a["name"], a["subject"]) for a in alerts["items"]] == [
+        ("cycle_blocked", "tenders.dispatch")
+    ]
     right: TendersTrial = await new_trial(EXPO_ACCESS_TOKEN="right")
     await right.later(61)
     assert (await right.run("dispatch")).named_counters["sent"] == 1

@@ -12,7 +12,7 @@ import pytest
 from pipelines.tenders.conftest import NewTrial, TendersTrial
 
 from esclusa.model.errors import AlreadyRunning
-from esclusa.pipelines.tenders.records import RegistryEntry
+from esclusa.pipelines.tenders.records import CurrencyRate, RegistryEntry
 from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
 from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields, parse_time
 from esclusa.simulators.chilecompra import sample_tender
@@ -431,7 +431,27 @@ async def test_amounts_in_other_currencies_are_compared_in_pesos(new_trial: NewT
     await trial.publish(2, MontoEstimado=500.0, Moneda="CLF")
     run = await trial.run("ingest")
     assert (run.counters["deliveries"], run.counters["unpriced"]) == (4, 2)
-    assert run.message == ("2 tenders passed every amount range: TENDERS_RATES has no rate of CLF")
+    assert run.message == (
+        "2 tenders passed every amount range: no rate is known of CLF; set it with: esclusa "
+        "tenders rates set"
+    )
+
+
+async def test_rates_of_the_table_count_before_those_of_the_setting(new_trial: NewTrial) -> None:
+    """From the next minute on: at ingest, and when a delivery is checked again."""
+    trial: TendersTrial = await new_trial(TENDERS_RATES="UTM=1, EUR=1000")
+    await trial.device("large", amount_min=30_000_000)
+    await trial.records.put([CurrencyRate(currency="UTM", pesos=Decimal(69542))], who="ana")
+    await trial.records.put([CurrencyRate(currency="uf", pesos=Decimal("39485.65"))], who="ana")
+    await trial.publish(1, MontoEstimado=500.0, Moneda="UTM")
+    await trial.publish(1, MontoEstimado=700.0, Moneda="CLF")
+    run = await trial.run("ingest")
+    assert (run.counters["deliveries"], run.message) == (1, None)  # 700 UF are 27.6 million
+    await trial.records.put([CurrencyRate(currency="UTM", pesos=Decimal(2))], who="ana")
+    await trial.later(61)
+    await trial.run("dispatch")
+    delivery = await trial.delivery("large")
+    assert (delivery.status, delivery.last_error_code) == ("failed", "preferences_changed")
 
 
 @pytest.mark.parametrize("cause", ["ticket", "lists", "details"])

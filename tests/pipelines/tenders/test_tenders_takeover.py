@@ -383,3 +383,61 @@ async def test_two_rows_of_one_code_do_not_break_the_archive(taken: Origin) -> N
     assert (await taken.run("cleanup"))["counters"]["licitaciones"] == 2
     assert await taken.sql("SELECT count(*) AS n FROM archive.licitaciones") == [{"n": 1}]
     assert await taken.sql("SELECT count(*) AS n FROM licitaciones") == [{"n": 0}]
+
+
+# The team's database of March 2026: no registry, events or deliveries.
+MARCH_2026 = """
+CREATE TABLE licitaciones (
+    id text PRIMARY KEY, codigo_externo text NOT NULL UNIQUE, nombre text NOT NULL,
+    tipo text CHECK (tipo IN ('L1', 'LE', 'LP', 'LQ', 'LR')), created_at {time});
+CREATE TABLE device_tokens (
+    id integer PRIMARY KEY, expo_push_token text NOT NULL UNIQUE, active boolean);
+CREATE TABLE worker_runs (
+    id integer PRIMARY KEY, started_at {time} NOT NULL, finished_at {time},
+    licitaciones_found integer, licitaciones_new integer, notifications_sent integer);
+INSERT INTO licitaciones (id, codigo_externo, nombre) VALUES ('1-1-LE26', '1-1-LE26', 'x')
+"""
+# The registry of version 0.1.0 of this pipeline.
+VERSION_0_1_0 = """
+CREATE TABLE licitacion_registry (
+    id text PRIMARY KEY, codigo_externo text NOT NULL, claimed_by text NOT NULL,
+    claimed_at {time} NOT NULL, status text NOT NULL, attempts bigint NOT NULL,
+    due_at {time} NOT NULL, leased_by text, fence bigint NOT NULL, last_error text,
+    created_at {time} NOT NULL, updated_at {time} NOT NULL)
+"""
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize(
+    ("schema", "word"),
+    [
+        (MARCH_2026, "the database is of March 2026"),
+        (VERSION_0_1_0, "it is a table of version 0.1.0 of tenders, which is not carried over"),
+    ],
+)
+async def test_databases_that_are_too_old_are_refused_and_stay_as_they_are(
+    store: str, schema: str, word: str, tmp_path: Path, server: PostgresServer
+) -> None:
+    if store == "sqlite":
+        url = f"sqlite:///{tmp_path / 'old.db'}"
+        tables = "SELECT sql AS line FROM sqlite_schema ORDER BY name"
+    else:
+        url = server.create_database(f"old-{'march' if 'tokens' in schema else 'first'}")
+        tables = (
+            "SELECT table_schema || table_name || column_name AS line"
+            " FROM information_schema.columns WHERE table_schema IN ('public', 'esclusa')"
+            " ORDER BY 1"
+        )
+    old = Origin(tmp_path, store, url, url)
+    await old.start()
+    try:
+        time = "text" if store == "sqlite" else "timestamptz"
+        for statement in schema.format(time=time).split(";\n"):
+            await old.sql(statement)
+        before = await old.sql(tables)
+        done = await old.call("migrate", "--yes")
+        assert done.returncode == 3, done.stderr
+        assert word in done.stderr
+        assert await old.sql(tables) == before
+    finally:
+        await old.stop()

@@ -13,7 +13,7 @@ from esclusa import App, cron, null
 from esclusa.http import session
 from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.quiet_checks import check_quiet_hours
-from esclusa.pipelines.tenders.rates import Rates
+from esclusa.pipelines.tenders.rates import CurrentRates
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.settings import BATCH, TendersSettings
 from esclusa.pipelines.tenders.sources import open_sources
@@ -76,7 +76,7 @@ class TenderServices:
 
     sources: list[TenderSource]
     expo: expo.ExpoClient
-    rates: Rates
+    rates: CurrentRates
     unknown: dict[str, datetime] = field(default_factory=dict)
     sending: Counter[str] = field(default_factory=Counter)
     # The rows of the runs under way in the table `worker_runs`.
@@ -92,7 +92,8 @@ async def open_services(settings: TendersSettings) -> AsyncIterator[TenderServic
         open_sources(settings) as sources,
         session(total=settings.expo_timeout_seconds, connections=settings.expo_concurrency) as http,
     ):
-        yield TenderServices(sources, expo.ExpoClient(http, settings), settings.rates)
+        rates = CurrentRates(settings.rates)
+        yield TenderServices(sources, expo.ExpoClient(http, settings), rates)
 
 
 app.on_run(note_run)

@@ -112,10 +112,12 @@ async def archive_export(run: RunContext) -> None:
         except EsclusaError as error:
             faults.append(f"{record.kind.table}: {error}")
 
-    async with open_export_target(run, settings) as target:
+    async with open_export_target(run.artifacts, settings) as target:
         for record, dates in ARCHIVED:
             with collect_faults(record):
-                await take_over_exports(run, record, dates[-1], settings.timezone)
+                await take_over_exports(
+                    run.archiver, run.records, record, dates[-1], settings.timezone
+                )
             for by in dates:
                 with collect_faults(record):
                     await run.archiver.export(
@@ -135,11 +137,11 @@ async def archive_export(run: RunContext) -> None:
 
 @asynccontextmanager
 async def open_export_target(
-    run: RunContext, settings: TendersSettings
+    artifacts: Artifacts, settings: TendersSettings
 ) -> AsyncIterator[Artifacts]:
     """Open the bucket of the exports if one is set, else use the artifact store."""
     if settings.archive_bucket is None:
-        yield run.artifacts
+        yield artifacts
         return
     overrides = {
         "AWS_REGION": settings.archive_region,

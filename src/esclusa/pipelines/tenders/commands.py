@@ -1,19 +1,35 @@
-"""``esclusa tenders``: run its cycles, import devices, drop exported rows."""
+"""``esclusa tenders``: run its cycles, import devices, drop and restore exported rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import ValidationError
 
-from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle, run_worker
+from esclusa.cli import (
+    FAILED,
+    OK,
+    Group,
+    Screen,
+    Session,
+    output_option,
+    print_report,
+    run_cycle,
+    run_worker,
+    write_output,
+)
 from esclusa.imports import ImportedRow, ImportReport, read_file
 from esclusa.pipelines.tenders.archive import ARCHIVED
 from esclusa.pipelines.tenders.devices import DeviceBody
 from esclusa.pipelines.tenders.installations import register
 from esclusa.pipelines.tenders.month_manifest import drop_exported_rows
+from esclusa.pipelines.tenders.rates import load_rates, parse_rates
+from esclusa.pipelines.tenders.records import CurrencyRate
+from esclusa.pipelines.tenders.restore import TABLES, restore_month
+from esclusa.pipelines.tenders.results import FORMATS, ResultFormat, TenderFile
+from esclusa.pipelines.tenders.settings import TendersSettings
 
 if TYPE_CHECKING:
     from esclusa import Runtime
@@ -129,4 +145,112 @@ def drop_exported(session: Session) -> int:
     dropped = session.work(drop)
     counts = ", ".join(f"{table}: {count:,} dropped" for table, count in dropped.items())
     session.show({"dropped": dropped}, lambda screen: screen.line(counts))
+    return OK
+
+
+@tenders.command()
+@click.argument("month")
+@click.option(
+    "--table",
+    "tables",
+    type=click.Choice(TABLES),
+    multiple=True,
+    help="Only this table. Default: all tables with an archive.",
+)
+@click.pass_obj
+def restore(session: Session, month: str, tables: tuple[str, ...]) -> int:
+    """Put the rows of an exported MONTH (2026-03) back into the archive.
+
+    Each file is verified first. Rows that are in the archive stay as they are.
+    """
+
+    async def put_back(runtime: Runtime) -> list[dict[str, Any]]:
+        return await restore_month(runtime, month, tables, session.who)
+
+    files = session.work(put_back)
+
+    def draw(screen: Screen) -> None:
+        rows = [(f["table"], f["path"], f["restored"], f["known"]) for f in files]
+        screen.table(["table", "file", ">restored", ">there already"], rows)
+
+    session.show({"files": files}, draw)
+    return OK
+
+
+@tenders.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="ocds",
+    show_default=True,
+    help="ocds: a release package of OCDS 1.1; otherwise one row per tender.",
+)
+@click.option("--month", metavar="YYYY-MM", help="Only tenders published in this month (UTC).")
+@output_option
+@click.pass_obj
+def export(session: Session, form: ResultFormat, month: str | None, output: Path | None) -> int:
+    """Write the tenders, archived ones included, to a file or to stdout."""
+
+    async def write(runtime: Runtime) -> int:
+        file = TenderFile(runtime, form, month)
+        await write_output(file, output)
+        return file.count
+
+    count = session.look(write)
+    if output is not None:
+        session.note(f"{count:,} tender{'' if count == 1 else 's'} written to {output}")
+    return OK
+
+
+@tenders.group(cls=Group)
+def rates() -> None:
+    """What currencies are in pesos, to compare amounts."""
+
+
+@rates.command("list")
+@click.pass_obj
+def list_rates(session: Session) -> int:
+    """Show the rates that count: those of the table, then those of TENDERS_RATES."""
+
+    async def read(runtime: Runtime) -> list[dict[str, Any]]:
+        settings: TendersSettings = runtime.settings_of("tenders")
+        kept = {row.id: row async for row in runtime.records.each(CurrencyRate)}
+        found = await load_rates(runtime.records, settings.rates)
+        return [
+            {
+                "currency": name,
+                "pesos": pesos,
+                "updated_at": kept[name].updated_at if name in kept else None,
+            }
+            for name, pesos in sorted(found.items())
+        ]
+
+    items = session.look(read)
+
+    def draw(screen: Screen) -> None:
+        lines = [(i["currency"], i["pesos"], i["updated_at"] or "TENDERS_RATES") for i in items]
+        screen.table(["currency", ">pesos", "since"], lines, empty="no rates")
+
+    session.show({"items": items}, draw)
+    return OK
+
+
+@rates.command("set")
+@click.argument("given", nargs=-1, required=True, metavar="CURRENCY=PESOS...")
+@click.pass_obj
+def set_rates(session: Session, given: tuple[str, ...]) -> int:
+    """Set the pesos of one unit of each CURRENCY: UTM=69542 UF=39485.65. They count at once."""
+    try:
+        wanted = parse_rates(",".join(given))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+    async def put(runtime: Runtime) -> None:
+        rows = [CurrencyRate(currency=name, pesos=pesos) for name, pesos in wanted.items()]
+        await runtime.records.put(rows, who=session.who)
+        await runtime.operations(session.who).note("set rates", "currency_rates", len(rows))
+
+    session.work(put)
+    session.note(f"{len(wanted)} rate{'' if len(wanted) == 1 else 's'} set")
     return OK

@@ -24,6 +24,7 @@ from esclusa import (
 )
 from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
 from esclusa.pipelines.tenders.messages import build_message
+from esclusa.pipelines.tenders.rates import Rates
 from esclusa.pipelines.tenders.records import (
     KEPT,
     NEW_TENDER,
@@ -44,8 +45,6 @@ Ready = tuple[Delivery, DeviceInstallation, Licitacion]
 
 # Seconds that a batch waits for its turn in the project's pace; otherwise it is given back.
 PACE_WAIT = 5.0
-# A turn that is missed by so many seconds is left, because it would meet the next one; how often.
-LATE, TURNS = 0.05, 5
 
 DISPATCH_COUNTERS = {
     "sent": "sent",
@@ -71,6 +70,7 @@ class DispatchData:
     events: dict[str, NotificationEvent]
     # The messages that devices with a daily cap were sent today.
     sent_today: Counter[str]
+    rates: Rates
 
     def event(self, delivery: Delivery) -> str:
         """The type of its event."""
@@ -125,9 +125,7 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
         ]
         try:
             async with at.context.expo.turn:
-                for _ in range(TURNS):
-                    if await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT) < LATE:
-                        break
+                await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT)
                 if (limited := at.context.expo.limited_until) and limited > at.now:
                     raise BudgetEmpty(settings.expo_budget.name, limited)
         except BudgetEmpty as denied:
@@ -161,7 +159,8 @@ async def _load_data(batch: list[Delivery], at: Attempt) -> DispatchData:
     )
     capped = [name for name, given in preferences.items() if given and given.daily_cap]
     sent_today = await _count_sent(capped, at) if capped else Counter[str]()
-    return DispatchData(devices, preferences, tenders, events, sent_today)
+    rates = await at.context.rates.load(at.records, at.now)
+    return DispatchData(devices, preferences, tenders, events, sent_today, rates)
 
 
 async def _count_sent(names: list[str], at: Attempt) -> Counter[str]:
@@ -210,7 +209,7 @@ def _check(
     if tender is None:
         return Retry("its tender does not exist", type="tender_missing", permanent=True)
     preferences, event = data.preferences[delivery.installation_id], data.event(delivery)
-    if not wants_event(preferences, event) or not matches(preferences, tender, at.context.rates):
+    if not wants_event(preferences, event) or not matches(preferences, tender, data.rates):
         return To(
             "failed",
             fault=Failure(

@@ -114,7 +114,8 @@ async def ingest(run: RunContext) -> None:
         async def devices() -> DeviceIndex:
             """Load the devices once in a run, if they are needed."""
             if not index:
-                index.append(await load_devices(run.records, run.context.rates))
+                rates = await run.context.rates.load(run.records, run.now)
+                index.append(await load_devices(run.records, rates))
             return index[0]
 
         pairs = list(zip(sources, listings, strict=True))
@@ -217,14 +218,15 @@ async def _read_and_write(
         await write_tender(run, tender, await devices())
         left.discard(code)
         amount, currency = tender.monto_estimado, tender.moneda
-        if amount is not None and in_pesos(amount, currency, run.context.rates) is None:
+        rates = await run.context.rates.load(run.records, run.now)
+        if amount is not None and in_pesos(amount, currency, rates) is None:
             run.count("unpriced")
             unpriced.add(currency_name(currency))
     if unpriced:
         warn(
             run,
-            f"{run.counters['unpriced']} tenders passed every amount range: TENDERS_RATES has no "
-            f"rate of {', '.join(sorted(unpriced))}",
+            f"{run.counters['unpriced']} tenders passed every amount range: no rate is known of "
+            f"{', '.join(sorted(unpriced))}; set it with: esclusa tenders rates set",
         )
     if last:
         message = f"{run.counters['left']} tenders are left for the next run; the last: {last}"

@@ -5,26 +5,49 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from esclusa import Export, Record, RunContext
+from esclusa import Export, Record
 from esclusa.pipelines.tenders.records import ArchiveExport
 
 
-async def take_over_exports(run: RunContext, record: type[Record], by: str, zone: str) -> None:
+async def take_over_exports(
+    archiver: Any, records: Any, record: type[Record], by: str, zone: str, month: str | None = None
+) -> None:
     """Take over the months that the team's own worker exported: they are not exported again."""
     where = {"entity": record.kind.as_declared.table, "status": "verified"}
-    async for row in run.records.each(ArchiveExport, where):
+    where |= {} if month is None else {"partition_month": month}
+    async for row in records.each(ArchiveExport, where):
         if not _is_ours(row):
-            file = Export(
-                table_name=record.kind.table,
-                month=row.partition_month,
-                part=0,
-                path=row.object_key,
-                row_count=row.row_count,
-                checksum=row.checksum,
-                verified_at=row.verified_at,
-                drop_eligible_at=row.drop_eligible_at,
-            )
-            await run.archiver.take_over(record, by, file, zones=("UTC", zone))
+            await archiver.take_over(record, by, _as_export(record, row), zones=("UTC", zone))
+
+
+def _as_export(record: type[Record], row: ArchiveExport) -> Export:
+    """Return the export of a file of the team's own worker."""
+    return Export(
+        table_name=record.kind.table,
+        month=row.partition_month,
+        part=0,
+        path=row.object_key,
+        row_count=row.row_count,
+        checksum=row.checksum,
+        verified_at=row.verified_at,
+        drop_eligible_at=row.drop_eligible_at,
+        dropped_at=row.dropped_at,
+    )
+
+
+async def exported_files(records: Any, record: type[Record], month: str) -> list[Export]:
+    """Return the files of a month that were verified, those of the team's own worker included."""
+    where = {"table_name": record.kind.table, "month": month}
+    team_where = {"entity": record.kind.as_declared.table, "partition_month": month}
+    team: ArchiveExport | None = await records.first(ArchiveExport, team_where)
+    if team is not None and team.status == "dropped" and not _is_ours(team):
+        # The files of a month that the team's own worker dropped are not taken over otherwise.
+        await records.insert([_as_export(record, team).but(status="dropped")])
+    files = [file async for file in records.each(Export, where)]
+    return sorted(
+        (file for file in files if file.status in ("verified", "dropped")),
+        key=lambda file: file.part,
+    )
 
 
 def _is_ours(row: ArchiveExport) -> bool:

@@ -1,16 +1,24 @@
-"""What amounts in other currencies are in pesos, by rates that an operator keeps up."""
+"""What amounts in other currencies are in pesos, by rates that an operator keeps up.
+
+They are in the setting TENDERS_RATES and in the table ``currency_rates``, which counts first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from esclusa.pipelines.tenders.records import CurrencyRate
 
 # Pesos for one unit of a currency, by its code.
 Rates: TypeAlias = Mapping[str, Decimal]
 NO_RATES: Rates = {}
 
 PESOS = "CLP"
+# How often the table of rates is read.
+READ_AGAIN = timedelta(minutes=1)
 # Other names of a currency.
 _NAMES = {"UF": "CLF", "US$": "USD", "DOLAR": "USD", "EURO": "EUR", "PESO": PESOS, "$": PESOS}
 
@@ -42,3 +50,24 @@ def parse_rates(text: str) -> dict[str, Decimal]:
             raise ValueError(f"{part!r:.60} is not a rate such as UTM=69542 (a point for decimals)")
         rates[currency_name(name)] = pesos
     return rates
+
+
+async def load_rates(records: Any, given: Rates) -> Rates:
+    """Return the rates of the table ``currency_rates`` and, of other currencies, those given."""
+    rows = [row async for row in records.each(CurrencyRate)]
+    kept = {currency_name(row.currency): row.pesos for row in rows if row.pesos > 0}
+    return {**given, **kept}
+
+
+class CurrentRates:
+    """The rates as they are now, for a process. The table is read again after a minute."""
+
+    def __init__(self, given: Rates) -> None:
+        self._given, self._rates = given, given
+        self._until: datetime | None = None
+
+    async def load(self, records: Any, now: datetime) -> Rates:
+        if self._until is None or not self._until - READ_AGAIN <= now < self._until:
+            self._rates = await load_rates(records, self._given)
+            self._until = now + READ_AGAIN
+        return self._rates

@@ -27,6 +27,14 @@ PUBLISHED, CLOSED, IS_AWARDED = 5, 6, 8
 OPEN = ("pending", "retryable", "sent")
 # The only states of records that no stage takes.
 REGISTERED, KEPT = "registered", "kept"
+# What to do about the tables of version 0.1.0.
+EARLIER = (
+    "it is a table of version 0.1.0 of tenders, which is not carried over; use a new database, "
+    "import the devices with `esclusa tenders devices import`, and run `esclusa tenders baseline`, "
+    "so that nothing is announced twice"
+)
+# What to do about the team's first database, which has neither a registry nor deliveries.
+MARCH_2026 = "the database is of March 2026; let the team's own program bring it up to date first"
 # What a column of an amount holds: whole numbers of up to 14 digits.
 AMOUNT, AMOUNT_LIMIT = "numeric(14, 0)", Decimal(10) ** 14
 
@@ -40,6 +48,7 @@ class RegistryEntry(
     insert=True,
     history=False,
     unique=[("licitacion_id",)],
+    refused={"claimed_by": EARLIER},
 ):
     """A claimed code. It is never deleted, so that no tender is announced twice."""
 
@@ -189,6 +198,7 @@ class DeviceToken(
     history=False,
     index=[("installation_id",)],
     types={"id": "integer"},
+    refused={"installation_id": MARCH_2026},
 ):
     """The app's earlier list of tokens. A device that is invalid is inactive there, too."""
 
@@ -407,6 +417,22 @@ class ArchiveExport(
     )
 
 
+class CurrencyRate(
+    Record,
+    table="currency_rates",
+    id="currency",
+    key="currency",
+    track=untracked(updated_at="updated_at"),
+    insert=True,
+):
+    """Pesos for one unit of a currency, as an operator keeps them up."""
+
+    currency: str
+    pesos: Decimal
+
+    lifecycle = Lifecycle(KEPT)
+
+
 RECORDS: list[type[Record]] = [
     RegistryEntry,
     Licitacion,
@@ -418,4 +444,5 @@ RECORDS: list[type[Record]] = [
     Delivery,
     WorkerRun,
     ArchiveExport,
+    CurrencyRate,
 ]

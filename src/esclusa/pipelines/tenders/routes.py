@@ -12,6 +12,7 @@ from esclusa.pipelines.tenders.callers import AUTHENTICATED
 from esclusa.pipelines.tenders.choices import Choices, add_choices
 from esclusa.pipelines.tenders.device_routes import add_devices, add_previews
 from esclusa.pipelines.tenders.records import Delivery, Licitacion
+from esclusa.pipelines.tenders.result_routes import add_results
 from esclusa.pipelines.tenders.run_list import list_runs, worker_names
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.tender_lookup import find_tender
@@ -49,6 +50,7 @@ def build(runtime: Runtime) -> APIRouter:
     add_previews(runtime, router)
     choices = Choices(runtime)
     add_choices(runtime, router, choices)
+    add_results(runtime, router)
     _add_tenders(runtime, router)
     _add_deliveries(runtime, router)
     _add_runs(runtime, router)

@@ -12,6 +12,8 @@ from esclusa.pipelines.tenders.rates import Rates, parse_rates
 CHILE = "America/Santiago"
 # Deliveries that are claimed and settled together: one request at Expo's usual pace.
 BATCH = 60
+# Seconds after its turn in the pace until a request must have reached Expo.
+EXPO_LATE = 0.1
 
 
 class TendersSettings(BaseModel):
@@ -154,6 +156,19 @@ class TendersSettings(BaseModel):
         "(15) and of a receipt's day. Lower it in tests.",
     )
 
+    publisher: str = option(
+        "TENDERS_PUBLISHER",
+        "Esclusa",
+        min_length=1,
+        help="Who publishes the OCDS releases, as they name it.",
+    )
+    ocid_prefix: str = option(
+        "TENDERS_OCID_PREFIX",
+        "ocds-70d2nz",
+        pattern=r"^[A-Za-z0-9-]+$",
+        help="The prefix of OCDS identifiers; a tender's code follows. Default: ChileCompra's own.",
+    )
+
     lock_seconds: float = option(
         "TENDERS_LOCK_SECONDS",
         900.0,
@@ -272,9 +287,8 @@ class TendersSettings(BaseModel):
 
     @property
     def expo_budget(self) -> Budget:
-        """The pace of messages. It leaves room for one request, which may be late on its way."""
-        limit = max(1, self.expo_rate - self.expo_request)
-        return Budget("expo", Rate(limit, "second"))
+        """The pace of messages, of which a request may be late on its way."""
+        return Budget("expo", Rate(self.expo_rate, "second", late=EXPO_LATE))
 
     @property
     def send_retry(self) -> Backoff:

@@ -61,6 +61,11 @@ def parse_text(value: Any) -> str | None:
     return str(value).replace("\0", "").strip() or None
 
 
+def parse_object(value: Any) -> Mapping[str, Any]:
+    """Return an object; an empty one if the value is none."""
+    return value if isinstance(value, dict) else {}
+
+
 def parse_integer(value: Any) -> int | None:
     """Return a whole number of up to 32 bits; None if it is none."""
     number = parse_amount(value)

@@ -316,8 +316,11 @@ class Codec:
         )
         return [column, order_column(column)]
 
-    def document(self, id: str, record: Record, tracking: Mapping[str, Any]) -> Any:
-        """The document of a new record. All fields are written: an index skips missing fields."""
+    def document(self, id: str, record: Record | None, tracking: Mapping[str, Any]) -> Any:
+        """The document of a new record. All fields are written: an index skips missing fields.
+
+        Without a record, ``tracking`` has all values.
+        """
         out = Document()
         out.fields[SHARD].integer_value = shard_of(id)
         for name in self.kind.extras:

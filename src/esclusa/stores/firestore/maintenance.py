@@ -1,9 +1,9 @@
-"""Purge, remove, archive, assign and history: what happens to records after their work."""
+"""Purge, remove, archive, assign, restore and history: what happens to records after their work."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -207,6 +207,25 @@ async def assign(client: FirestoreClient, context: CallContext, query: Query, ex
         for f in await queries.first(client, codec, query.but(where=where), query.limit, "assign")
     ]
     return sum(result is not None for result in await client.each(writes, "assign"))
+
+
+async def restore(
+    client: FirestoreClient,
+    context: CallContext,
+    kind: Kind,
+    rows: Sequence[Mapping[str, Any]],
+    export: str,
+) -> int:
+    """Create archived documents, unless they exist; return how many are new."""
+    codec = context.codec_of(kind)
+    writes = []
+    for id, row in {row["id"]: row for row in rows}.items():
+        document = codec.document(id, None, row)
+        document.fields["archived_at"].CopyFrom(encode("time", context.now))
+        document.fields["export_id"].CopyFrom(encode("text", export))
+        name = f"{client.root}/{names.path(kind, id, archived=True)}"
+        writes.append(put_document(name, document, exists=False))
+    return sum(result is not None for result in await client.each(writes, "restore"))
 
 
 async def commit_units(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -278,6 +278,9 @@ class FirestoreStore:
 
     async def assign(self, query: Query, export: str) -> int:
         return await maintenance.assign(self._client, await self._context(), query, export)
+
+    async def restore(self, kind: Kind, rows: Sequence[Mapping[str, Any]], export: str) -> int:
+        return await maintenance.restore(self._client, await self._context(), kind, rows, export)
 
     async def make_partitions(self, kind: Kind) -> None:
         return  # there are none

@@ -1,10 +1,10 @@
-"""History, and what deletes or archives records: purge, remove, archive, assign."""
+"""History, and what deletes, archives or restores records."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -177,6 +177,38 @@ async def assign(connections: ConnectionPools, table: Table, query: Query, expor
         limits=LONG_LIMITS,
     )
     return int(rows[0][0])
+
+
+async def restore(
+    connections: ConnectionPools,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    offset: timedelta,
+    export: str,
+) -> int:
+    """Insert rows into the archive, unless they are in it; return how many are new."""
+    columns = [c for name, c in table.stored.items() if name != table.kind.id_field]
+    names = ", ".join(column.ident for column in columns)
+    arrays = ", ".join(f"${n}::{c.parameter_type}[]" for n, c in enumerate(columns, 3))
+    values = ", ".join(column.write(f"u.v{n}") for n, column in enumerate(columns))
+    given = ", ".join(f"v{n}" for n in range(len(columns)))
+    id = f"u.v{columns.index(table.id)}"
+    found = await connections.fetch(
+        f"""WITH restored AS (
+            INSERT INTO {table.archive} ({names}, archived_at, export_id)
+            SELECT DISTINCT ON ({id}) {values}, {NOW}, $2::text
+            FROM unnest({arrays}) AS u({given})
+            WHERE NOT EXISTS (
+                SELECT 1 FROM {table.archive} k WHERE k.{table.id.ident} = {table.id.write(id)}
+            )
+            ON CONFLICT DO NOTHING RETURNING 1
+        ) SELECT count(*) FROM restored""",
+        offset,
+        export,
+        *(column.encode([row[column.name] for row in rows]) for column in columns),
+        limits=LONG_LIMITS,
+    )
+    return int(found[0][0])
 
 
 async def undeclared(connections: ConnectionPools, table: Table) -> list[str]:

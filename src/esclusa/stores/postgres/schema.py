@@ -253,7 +253,8 @@ def _refusals(
         "if it is another program's table, attach to it with track=track(…);"
         " a second installation needs its own ESCLUSA_POSTGRES_SCHEMA and search path"
     )
-    return [f"{fault}; {help}" for fault in faults if fault]
+    own = [] if existing is None else kind.refusals(existing.columns)
+    return [f"{fault}; {help}" for fault in faults if fault] + own
 
 
 def _define(column: TableColumn, kind: Kind, *, new: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -267,6 +267,11 @@ class PostgresStore:
 
     async def assign(self, query: Query, export: str) -> int:
         return await maintenance.assign(self._connections, self._table(query.kind), query, export)
+
+    async def restore(self, kind: Kind, rows: Sequence[Mapping[str, Any]], export: str) -> int:
+        return await maintenance.restore(
+            self._connections, self._table(kind), rows, self._offset, export
+        )
 
     async def make_partitions(self, kind: Kind) -> None:
         if kind.partitions:

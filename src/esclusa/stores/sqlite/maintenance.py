@@ -1,11 +1,11 @@
-"""History, what deletes or archives records (purge, remove, archive, assign), and quick_check."""
+"""History, what deletes, archives or restores records, and quick_check."""
 
 # ruff: noqa: S608 - names are declared and quoted; values are bound
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,11 +19,13 @@ from esclusa.model.storable import fits
 from esclusa.model.system_records import Export
 from esclusa.model.texts import text
 from esclusa.stores.sqlite.client import fetch_json
-from esclusa.stores.sqlite.codec import decode_json, decode_time, encode_time
+from esclusa.stores.sqlite.codec import ENCODE, decode_json, decode_time, encode_time
 from esclusa.stores.sqlite.statements import (
+    batches,
     locate,
     locator,
     locator_array,
+    placeholders,
     quote,
     select_json,
     table_of,
@@ -171,6 +173,42 @@ def assign(connection: apsw.Connection, query: Query, export: str) -> int:
             (export, locator_array(located for located, _ in rows)),
         )
     return len(rows)
+
+
+def restore(
+    connection: apsw.Connection,
+    kind: Kind,
+    rows: Sequence[Mapping[str, Any]],
+    now: str,
+    export: str,
+) -> int:
+    """Insert rows into the archive, unless they are in it; return how many are new."""
+    columns = {name: column for name, column in kind.columns.items() if name != kind.id_field}
+    table, id = table_of(kind, archived=True), quote(kind.id_column)
+    known = {
+        str(found)
+        for (found,) in connection.execute(
+            f"SELECT {id} FROM {table} WHERE {id} IN (SELECT value FROM carray(?))",
+            (text_array(str(row["id"]) for row in rows),),
+        )
+    }
+    new = {str(row["id"]): row for row in rows if str(row["id"]) not in known}
+    names = ", ".join(map(quote, [*columns.values(), "archived_at", "export_id"]))
+    before = connection.total_changes()
+    stored = [
+        [*(_stored(kind, name, row[name]) for name in columns), now, export] for row in new.values()
+    ]
+    for count, values in batches(stored):
+        connection.execute(
+            f"INSERT OR IGNORE INTO {table} ({names})"
+            f" VALUES {placeholders(len(columns) + 2, count)}",
+            values,
+        )
+    return connection.total_changes() - before
+
+
+def _stored(kind: Kind, name: str, value: Any) -> Any:
+    return None if value is None else ENCODE[kind.types[name]](value)
 
 
 def undeclared(connection: apsw.Connection, kind: Kind) -> list[str]:

@@ -153,6 +153,12 @@ def _refuse_others(
         for name in names
         if name.lower() not in system.made and table_columns(connection, name)
     ]
+    faults += [
+        fault
+        for kind in kinds
+        if (columns := table_columns(connection, system.source(kind.table)))
+        for fault in kind.refusals(columns)
+    ]
     if faults:
         raise SchemaRefused("these tables cannot be used", faults)
 

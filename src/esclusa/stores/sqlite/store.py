@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -267,6 +267,11 @@ class SqliteStore:
 
     async def assign(self, query: Query, export: str) -> int:
         return await self._writer.write(lambda c: maintenance.assign(c, query, export))
+
+    async def restore(self, kind: Kind, rows: Sequence[Mapping[str, Any]], export: str) -> int:
+        return await self._writer.write(
+            lambda c: maintenance.restore(c, kind, rows, encode_time(self._now()), export)
+        )
 
     async def make_partitions(self, kind: Kind) -> None:
         return  # there are none

@@ -73,20 +73,27 @@ async def export_response(
     rows: AsyncIterable[Row],
     form: Format,
 ) -> Response:
-    """The rows as a file to download, streamed with bounded memory.
-
-    The first rows are read before the response begins, so that a refused filter is a problem
-    response. An error after that cuts the connection: no client takes the part for the whole.
-    """
+    """The rows as a file to download, see ``file_response``."""
     encoded = encode(columns, rows, form)
-    headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"', "Vary": "Accept"}
+    answer = await file_response(request, f"{name}.{form}", encoded, encoded.media_type)
+    answer.headers["Vary"] = "Accept"
+    return answer
+
+
+async def file_response(
+    request: Request, name: str, content: AsyncIterable[bytes], media_type: str
+) -> Response:
+    """A file to download, streamed with bounded memory.
+
+    Its beginning is read before the response begins, so that a refusal is a problem response. An
+    error after that cuts the connection: no client takes the part for the whole.
+    """
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     if HEAD_ONLY in request.scope:
-        return Response(media_type=encoded.media_type, headers=headers)
-    chunks = aiter(encoded)
+        return Response(media_type=media_type, headers=headers)
+    chunks = aiter(content)
     first = await anext(chunks)
-    return StreamingResponse(
-        _chained(first, chunks), media_type=encoded.media_type, headers=headers
-    )
+    return StreamingResponse(_chained(first, chunks), media_type=media_type, headers=headers)
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

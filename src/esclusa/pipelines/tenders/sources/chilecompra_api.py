@@ -21,6 +21,7 @@ from esclusa.pipelines.tenders.sources.source import (
 from esclusa.pipelines.tenders.tender_fields import (
     parse_amount,
     parse_integer,
+    parse_object,
     parse_text,
     parse_time,
 )
@@ -104,8 +105,10 @@ class ChileCompraApi(TenderSource):
 
     def _fault(self, status: int, body: Any, after: float) -> Exception:
         """Return the error that an answer without a list means."""
-        answer = _object(body)
-        message = str(answer.get("Mensaje") or _object(answer.get("error")).get("message") or "")
+        answer = parse_object(body)
+        message = str(
+            answer.get("Mensaje") or parse_object(answer.get("error")).get("message") or ""
+        )
         message = message.replace(self._ticket, "***")
         code = str(answer.get("Codigo") or "")[:20]
         where = f"HTTP {status}{f', code {code}' if code else ''}"
@@ -139,8 +142,8 @@ def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
     The API sends many numbers as text, and many texts blank.
     """
-    buyer, dates = _object(row.get("Comprador")), _object(row.get("Fechas"))
-    listed = _object(row.get("Items")).get("Listado")
+    buyer, dates = parse_object(row.get("Comprador")), parse_object(row.get("Fechas"))
+    listed = parse_object(row.get("Items")).get("Listado")
     items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     categories = dict.fromkeys(
         code for item in items if (code := parse_text(item.get("CodigoCategoria")))
@@ -166,7 +169,3 @@ def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:
         "fecha_cierre": parse_time(dates.get("FechaCierre")) or parse_time(row.get("FechaCierre")),
         "detalle": dict(row),
     }
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
