@@ -12,7 +12,8 @@ import pytest
 from pipelines.tenders.conftest import NewTrial, TendersTrial
 
 from esclusa.model.errors import AlreadyRunning
-from esclusa.pipelines.tenders.records import CurrencyRate, RegistryEntry
+from esclusa.pipelines.tenders.rates import CurrencyRate
+from esclusa.pipelines.tenders.records import RegistryEntry
 from esclusa.pipelines.tenders.sources.chilecompra_api import fields_of
 from esclusa.pipelines.tenders.tender_fields import make_tender, merge_fields, parse_time
 from esclusa.simulators.chilecompra import sample_tender

@@ -71,7 +71,8 @@ class TenderServices:
     """The sources of tenders, and Expo; handlers get them as ``at.context``.
 
     ``unknown``: listed codes without a detail, and when it is requested again. ``sending``: how
-    many messages of each device are under way.
+    many messages of each device are under way. ``digests``: by time of the day, the last that was
+    announced.
     """
 
     sources: list[TenderSource]
@@ -79,6 +80,7 @@ class TenderServices:
     rates: CurrentRates
     unknown: dict[str, datetime] = field(default_factory=dict)
     sending: Counter[str] = field(default_factory=Counter)
+    digests: dict[str, datetime] = field(default_factory=dict)
     # The rows of the runs under way in the table `worker_runs`.
     run_rows: dict[str, str] = field(default_factory=dict)
 

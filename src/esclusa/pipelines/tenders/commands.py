@@ -25,8 +25,7 @@ from esclusa.pipelines.tenders.archive import ARCHIVED
 from esclusa.pipelines.tenders.devices import DeviceBody
 from esclusa.pipelines.tenders.installations import register
 from esclusa.pipelines.tenders.month_manifest import drop_exported_rows
-from esclusa.pipelines.tenders.rates import load_rates, parse_rates
-from esclusa.pipelines.tenders.records import CurrencyRate
+from esclusa.pipelines.tenders.rates import CurrencyRate, load_rates, parse_rates
 from esclusa.pipelines.tenders.restore import TABLES, restore_month
 from esclusa.pipelines.tenders.results import FORMATS, ResultFormat, TenderFile
 from esclusa.pipelines.tenders.settings import TendersSettings

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
-from zoneinfo import ZoneInfo
 
 from esclusa import (
     Attempt,
@@ -19,25 +17,19 @@ from esclusa import (
     To,
     Wait,
     above,
-    at_least,
-    one_of,
 )
+from esclusa.pipelines.tenders.dispatch_data import DispatchData, load_data
 from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
 from esclusa.pipelines.tenders.messages import build_message
-from esclusa.pipelines.tenders.rates import Rates
 from esclusa.pipelines.tenders.records import (
     KEPT,
-    NEW_TENDER,
     REGISTERED,
     Delivery,
     DeviceInstallation,
     DeviceToken,
     Licitacion,
-    NotificationEvent,
-    NotificationPreferences,
-    event_type,
 )
-from esclusa.pipelines.tenders.settings import CHILE, TendersSettings
+from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.targeting import matches, quiet_until, wants_event
 
 # A delivery that may be sent, with its device and its tender.
@@ -60,32 +52,9 @@ RECEIPT_COUNTERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchData:
-    """The devices, preferences, tenders and types of events of a batch."""
-
-    devices: dict[str, DeviceInstallation | None]
-    preferences: dict[str, NotificationPreferences | None]
-    tenders: dict[str, Licitacion]
-    events: dict[str, NotificationEvent]
-    # The messages that devices with a daily cap were sent today.
-    sent_today: Counter[str]
-    rates: Rates
-
-    def event(self, delivery: Delivery) -> str:
-        """The type of its event."""
-        found = self.events.get(delivery.notification_event_id)
-        return NEW_TENDER if found is None else event_type(found.type)
-
-    def tender(self, delivery: Delivery) -> Licitacion | None:
-        """The tender of its event, archived or not."""
-        found = self.events.get(delivery.notification_event_id)
-        return None if found is None else self.tenders.get(found.licitacion_id)
-
-
 async def dispatch(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     """Check each delivery again, send those that may go, and settle the batch together."""
-    data = await _load_data(batch, at)
+    data = await load_data(batch, at)
     sending: Counter[str] = at.context.sending
     outcomes: dict[str, Outcome] = {}
     ready: list[Ready] = []
@@ -120,7 +89,7 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
     for start in range(0, len(ready), settings.expo_request):
         part = ready[start : start + settings.expo_request]
         messages = [
-            build_message(d, data.event(d), device, tender, settings, at.now)
+            build_message(d, data.event(d), device, tender, settings, at.now, data.digest(d))
             for d, device, tender in part
         ]
         try:
@@ -140,40 +109,6 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
             at.context.expo.limited_until = until
             await at.run.observe(settings.expo_budget, "second", until=until)
     return outcomes
-
-
-async def _load_data(batch: list[Delivery], at: Attempt) -> DispatchData:
-    names = list(dict.fromkeys(d.installation_id for d in batch))
-    event_ids = list(dict.fromkeys(d.notification_event_id for d in batch))
-    events = {e.id: e for e in await at.records.get_many(NotificationEvent, event_ids) if e}
-    tender_ids = list(dict.fromkeys(event.licitacion_id for event in events.values()))
-    tenders = {t.id: t for t in await at.records.get_many(Licitacion, tender_ids) if t is not None}
-    if archived := [id for id in tender_ids if id not in tenders]:
-        page = await at.records.find(
-            Licitacion, {"id": one_of(*archived)}, limit=len(archived), archived=True
-        )
-        tenders |= {t.id: t for t in page.items}
-    devices = dict(zip(names, await at.records.get_many(DeviceInstallation, names), strict=True))
-    preferences = dict(
-        zip(names, await at.records.get_many(NotificationPreferences, names), strict=True)
-    )
-    capped = [name for name, given in preferences.items() if given and given.daily_cap]
-    sent_today = await _count_sent(capped, at) if capped else Counter[str]()
-    rates = await at.context.rates.load(at.records, at.now)
-    return DispatchData(devices, preferences, tenders, events, sent_today, rates)
-
-
-async def _count_sent(names: list[str], at: Attempt) -> Counter[str]:
-    """Count the messages of these devices since midnight in Chile, those under way included.
-
-    Processes do not see what others have under way, so that a cap may be passed by that much.
-    """
-    await at.caught_up()
-    day = at.now.astimezone(ZoneInfo(CHILE)).replace(hour=0, minute=0, second=0, microsecond=0)
-    where = {"installation_id": one_of(*names), "sent_at": at_least(day)}
-    sent = Counter([d.installation_id async for d in at.records.each(Delivery, where, size=1000)])
-    sending: Counter[str] = at.context.sending
-    return sent + sending
 
 
 def _already_pushed(delivery: Delivery, at: Attempt) -> Outcome | None:

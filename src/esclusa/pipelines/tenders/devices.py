@@ -101,6 +101,9 @@ class PreferencesBody(StrictBody):
     quiet_hours: QuietHours | None = None
     events: Annotated[list[Literal["closing_soon", "changed", "awarded"]], Field(max_length=3)] = []
     daily_cap: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    digest: (
+        Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["08:00"])] | None
+    ) = None
 
     @field_validator("regions")
     @classmethod

@@ -18,6 +18,7 @@ from esclusa import (
     RunContext,
     StoreConflict,
 )
+from esclusa.pipelines.tenders.digest import announce_digests
 from esclusa.pipelines.tenders.following import LoadDevices, event_with_deliveries, follow, warn
 from esclusa.pipelines.tenders.rates import NO_RATES, Rates, currency_name, in_pesos
 from esclusa.pipelines.tenders.records import (
@@ -129,6 +130,8 @@ async def ingest(run: RunContext) -> None:
         run.end("error", f"today's tenders could not be read: {error}")
     except (SourceBlocked, BudgetEmpty) as error:
         run.halt("blocked", str(error))
+    if not run.settings.baseline:
+        await announce_digests(run)
     await judge_silence(run)
 
 

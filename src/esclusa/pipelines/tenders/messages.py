@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -12,6 +14,7 @@ from esclusa.pipelines.tenders.records import (
     AWARDED,
     CHANGED,
     CLOSING_SOON,
+    DIGEST,
     NEW_TENDER,
     Delivery,
     DeviceInstallation,
@@ -27,11 +30,27 @@ TITLES = {
 }
 # Apple and Google accept 4 kB in all, and Apple 64 bytes of a collapse id.
 NAME_LENGTH, BUYER_LENGTH, COLLAPSE_LENGTH = 160, 80, 64
+# The tenders of a digest that the message names, and those that its data have.
+MOST_NAMES, MOST_IDS = 3, 20
 # The longest life of a message, in seconds: Google keeps none for longer.
 MAX_TTL = 28 * 86_400
 # How each currency is written before or after a number.
 _BEFORE = {PESOS: "$", "USD": "US$", "EUR": "€"}
 _AFTER = {"CLF": "UF"}
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The tenders of a digest: the names of the first, and the ids of all."""
+
+    names: Sequence[str]
+    ids: Sequence[str]
+
+    @property
+    def body(self) -> str:
+        more = len(self.ids) - len(self.names)
+        lines = [_shorten(name, NAME_LENGTH) for name in self.names]
+        return "\n".join([*lines, *([f"y {more} más"] if more > 0 else [])])
 
 
 def build_message(
@@ -41,11 +60,16 @@ def build_message(
     tender: Licitacion,
     settings: TendersSettings,
     now: datetime,
+    digest: Digest | None = None,
 ) -> dict[str, Any]:
     """Return the message. A later message of the same event replaces it on the device.
 
-    ``event``: the type of the event. The app opens the tender by ``data.licitacionId``.
+    ``event``: the type of the event. The app opens the tender by ``data.licitacionId``. A digest
+    of one tender is the message of that tender.
     """
+    if digest is None or len(digest.ids) < 2:
+        event = NEW_TENDER if event == DIGEST else event
+        digest = None
     name = str(delivery.notification_event_id)[-COLLAPSE_LENGTH:]
     message: dict[str, Any] = {
         "to": device.push_token,
@@ -68,6 +92,11 @@ def build_message(
     }
     if settings.expo_channel is not None:
         message["channelId"] = settings.expo_channel
+    if digest is not None:
+        message["title"] = f"📋 {len(digest.ids)} licitaciones nuevas"
+        message["body"] = digest.body
+        message["data"]["licitacionIds"] = list(digest.ids[:MOST_IDS])
+        return message
     left = (tender.fecha_cierre - now).total_seconds() if tender.fecha_cierre else 0
     if left >= 1:
         message["ttl"] = min(int(left), MAX_TTL)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
-from esclusa.pipelines.tenders.records import CurrencyRate
+from esclusa import Lifecycle, Record, untracked
 
 # Pesos for one unit of a currency, by its code.
 Rates: TypeAlias = Mapping[str, Decimal]
@@ -21,6 +21,22 @@ PESOS = "CLP"
 READ_AGAIN = timedelta(minutes=1)
 # Other names of a currency.
 _NAMES = {"UF": "CLF", "US$": "USD", "DOLAR": "USD", "EURO": "EUR", "PESO": PESOS, "$": PESOS}
+
+
+class CurrencyRate(
+    Record,
+    table="currency_rates",
+    id="currency",
+    key="currency",
+    track=untracked(updated_at="updated_at"),
+    insert=True,
+):
+    """Pesos for one unit of a currency, as an operator keeps them up."""
+
+    currency: str
+    pesos: Decimal
+
+    lifecycle = Lifecycle("kept")
 
 
 def currency_name(text: str | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import field_validator
 
 from esclusa import Lifecycle, Record, track, untracked
+from esclusa.pipelines.tenders.rates import CurrencyRate
 
 # The types of events. All but the first are off by default.
 NEW_TENDER, CLOSING_SOON, CHANGED, AWARDED = (
@@ -22,6 +23,8 @@ NEW_TENDER, CLOSING_SOON, CHANGED, AWARDED = (
     "awarded",
 )
 EXTRA_EVENTS = (CLOSING_SOON, CHANGED, AWARDED)
+# All new tenders of a day in one message, to devices that want that instead.
+DIGEST = "digest"
 # Codes of states.
 PUBLISHED, CLOSED, IS_AWARDED = 5, 6, 8
 OPEN = ("pending", "retryable", "sent")
@@ -134,11 +137,16 @@ class NotificationEvent(
     history=False,
     index=[("licitacion_id",)],
     refs={"licitacion_id": Licitacion},
+    added=["licitaciones"],
 ):
-    """An event of a tender that devices are notified of."""
+    """An event of a tender that devices are notified of.
+
+    ``licitaciones``: all tenders of a digest, the newest first.
+    """
 
     type: str
     licitacion_id: str
+    licitaciones: list[str] = []
 
     lifecycle = Lifecycle(KEPT)
 
@@ -232,6 +240,7 @@ class NotificationPreferences(
         "quiet_hours",
         "events",
         "daily_cap",
+        "digest",
     ],
     types={"monto_min": AMOUNT, "monto_max": AMOUNT, "daily_cap": "integer"},
 ):
@@ -257,6 +266,8 @@ class NotificationPreferences(
     events: list[str] = []
     # The most messages in a day of the device's time zone; None: no limit.
     daily_cap: int | None = None
+    # When the device gets the new tenders of the day before as one message: 08:00, in Chile.
+    digest: str | None = None
 
     lifecycle = Lifecycle(KEPT)
 
@@ -415,22 +426,6 @@ class ArchiveExport(
         """,
         endless=True,
     )
-
-
-class CurrencyRate(
-    Record,
-    table="currency_rates",
-    id="currency",
-    key="currency",
-    track=untracked(updated_at="updated_at"),
-    insert=True,
-):
-    """Pesos for one unit of a currency, as an operator keeps them up."""
-
-    currency: str
-    pesos: Decimal
-
-    lifecycle = Lifecycle(KEPT)
 
 
 RECORDS: list[type[Record]] = [

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from esclusa.pipelines.tenders.rates import NO_RATES, Rates, in_pesos
 from esclusa.pipelines.tenders.records import (
+    DIGEST,
     NEW_TENDER,
     PUBLISHED,
     Licitacion,
@@ -156,7 +157,9 @@ def matches(
 
 def wants_event(preferences: NotificationPreferences | None, event: str) -> bool:
     """Whether one device wants events of this type: new tenders, and others if it names them."""
-    return event == NEW_TENDER or (preferences is not None and event in _texts(preferences.events))
+    return event in (NEW_TENDER, DIGEST) or (
+        preferences is not None and event in _texts(preferences.events)
+    )
 
 
 def _any(wanted: list[str], test: Callable[[str], bool]) -> bool:
@@ -175,15 +178,23 @@ class DeviceIndex:
         self,
         devices: Iterable[tuple[str, NotificationPreferences | None]],
         rates: Rates = NO_RATES,
+        *,
+        digest: bool = False,
     ) -> None:
-        """``devices``: the ids of active installations, each with its preferences if it has any."""
+        """``devices``: the ids of active installations, each with its preferences if it has any.
+
+        ``digest``: whether devices that want new tenders as a digest match them.
+        """
         self._rates = rates
         enabled = sorted(
             ((id, wanted) for id, wanted in devices if wanted is None or wanted.enabled),
             key=lambda pair: pair[0],
         )
         self.ids = [id for id, _ in enabled]
-        self._all = (1 << len(enabled)) - 1
+        # The devices that are told of each new tender.
+        self._told = (1 << len(enabled)) - 1
+        if not digest:
+            self._told -= sum(1 << n for n, (_, p) in enumerate(enabled) if p and p.digest)
         wants = [None if wanted is None else Wants.of(wanted) for _, wanted in enabled]
         self._regions = _ValueIndex([w.regions if w else [] for w in wants])
         self._buyers = _ValueIndex([w.buyers if w else [] for w in wants])
@@ -203,7 +214,7 @@ class DeviceIndex:
 
     def matching(self, tender: Licitacion, event: str = NEW_TENDER) -> list[str]:
         """Return the installations that want this event of the tender, in order of id."""
-        found = self._all if event == NEW_TENDER else self._events.values.get(event, 0)
+        found = self._told if event == NEW_TENDER else self._events.values.get(event, 0)
         if not found:
             return []
         traits = TenderTraits.of(tender, self._rates)
