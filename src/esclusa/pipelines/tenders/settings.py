@@ -14,6 +14,8 @@ CHILE = "America/Santiago"
 BATCH = 60
 # Seconds after its turn in the pace until a request must have reached Expo.
 EXPO_LATE = 0.1
+# Requests that may be sent at once.
+EXPO_BURST = 3
 
 
 class TendersSettings(BaseModel):
@@ -287,8 +289,12 @@ class TendersSettings(BaseModel):
 
     @property
     def expo_budget(self) -> Budget:
-        """The pace of messages, of which a request may be late on its way."""
-        return Budget("expo", Rate(self.expo_rate, "second", late=EXPO_LATE))
+        """The pace of messages. A request may be late on its way.
+
+        After a stall, a few requests at once make up for lost turns.
+        """
+        burst = min(self.expo_rate, EXPO_BURST * self.expo_request)
+        return Budget("expo", Rate(self.expo_rate, "second", burst=burst, late=EXPO_LATE))
 
     @property
     def send_retry(self) -> Backoff:
