@@ -49,14 +49,15 @@ class BudgetTable:
 
     def __init__(self, installation: Installation) -> None:
         table = installation.budgets
-        self._read = f"""SELECT per, used, limit_seen, spenders FROM {table}
+        self._read = f"""SELECT per, used, limit_seen, spenders, until FROM {table}
             WHERE budget = $1
                 AND (per, starts_at) IN (SELECT * FROM unnest($2::text[], $3::timestamptz[]))
             ORDER BY per"""
         # The time is read once the rows are locked, which may take a while.
         self._lock = f"""WITH locked AS MATERIALIZED ({self._read} FOR UPDATE)
             SELECT per, used, limit_seen, spenders, clock_timestamp() + $4::interval AS moment,
-                (SELECT max(until) FROM {table} WHERE budget = $1) AS until
+                greatest(max(until) OVER (), (SELECT max(until) FROM {table} WHERE budget = $1))
+                    AS until
             FROM locked"""
         self._open = f"""INSERT INTO {table} (budget, per, starts_at)
             SELECT $1, * FROM unnest($2::text[], $3::timestamptz[])
