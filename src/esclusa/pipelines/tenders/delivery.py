@@ -19,7 +19,7 @@ from esclusa import (
     above,
 )
 from esclusa.pipelines.tenders.dispatch_data import DispatchData, load_data
-from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult
+from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult, encode_body
 from esclusa.pipelines.tenders.messages import build_message
 from esclusa.pipelines.tenders.records import (
     KEPT,
@@ -92,6 +92,7 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
             build_message(d, data.event(d), device, tender, settings, at.now, data.digest(d))
             for d, device, tender in part
         ]
+        body = encode_body(messages)
         try:
             async with at.context.expo.turn:
                 await at.spend(settings.expo_budget, len(part), wait=PACE_WAIT)
@@ -100,7 +101,7 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
         except BudgetEmpty as denied:
             outcomes |= {d.id: Wait(denied.until, str(denied)) for d, _, _ in ready[start:]}
             break
-        results = await at.context.expo.send(messages)
+        results = await at.context.expo.send(messages, body)
         for (delivery, device, tender), result in zip(part, results, strict=True):
             outcomes[delivery.id] = await _sent(delivery, device, tender, result, announced, at)
         refused = next((r for r in results if getattr(r, "kind", "") == "limited"), None)
@@ -212,7 +213,9 @@ async def _sent(
         case PushRefused(kind="throttled"):
             return Wait(_retry_delay(result, delivery.attempts, settings), result.text)
         case PushRefused(kind="limited"):
-            return Wait(_retry_delay(result, 1, settings), result.text, stage=True)
+            # The budget holds the others back. A long wait is not worth claiming them.
+            delay = _retry_delay(result, 1, settings)
+            return Wait(delay, result.text, stage=delay > PACE_WAIT)
         case PushRefused(kind="stop"):
             at.run.halt(
                 "blocked", f"Expo refuses every message: {result.message}; check EXPO_ACCESS_TOKEN"

@@ -82,6 +82,22 @@ class PushRefused:
 PushResult = PushAccepted | PushRefused
 
 
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """The bytes of a request, and the headers that describe them."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+
+def encode_body(value: Any) -> RequestBody:
+    """Return the body of a request, compressed if that is worth it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(text) < GZIP_BYTES:
+        return RequestBody(text, {})
+    return RequestBody(gzip.compress(text, 6), {"Content-Encoding": "gzip"})
+
+
 class ExpoClient:
     """The client. Failures are returned as PushRefused; only cancellation is raised.
 
@@ -98,13 +114,16 @@ class ExpoClient:
         if settings.expo_token:
             self._headers["Authorization"] = f"Bearer {settings.expo_token.get_secret_value()}"
 
-    async def send(self, messages: Sequence[dict[str, Any]]) -> list[PushResult]:
+    async def send(
+        self, messages: Sequence[dict[str, Any]], body: RequestBody | None = None
+    ) -> list[PushResult]:
         """Send up to 100 messages; return a result for each, in order.
 
-        A request with messages of several projects is split by project. A request that is refused
-        as a whole is halved until the refused message is found.
+        ``body``: the messages as ``encode_body`` encoded them before, so that the request leaves
+        at once. A request with messages of several projects is split by project. A request that is
+        refused as a whole is halved until the refused message is found.
         """
-        data = await self._post(SEND, list(messages))
+        data = await self._post(SEND, body or encode_body(list(messages)))
         match data:
             case PushRefused(code="PUSH_TOO_MANY_EXPERIENCE_IDS") if len(messages) > 1:
                 return await self._send_groups(
@@ -132,7 +151,7 @@ class ExpoClient:
         A ticket that is absent has no receipt yet, or its receipt has expired. A request that is
         refused as a whole is halved until the refused ticket is found.
         """
-        data = await self._post(RECEIPTS, {"ids": list(tickets)})
+        data = await self._post(RECEIPTS, encode_body({"ids": list(tickets)}))
         match data:
             case PushRefused(kind="final") if len(tickets) > 1:
                 half = len(tickets) // 2
@@ -159,16 +178,13 @@ class ExpoClient:
             results |= dict(zip(group, await self.send([messages[n] for n in group]), strict=True))
         return [results[n] for n in range(len(messages))]
 
-    async def _post(self, path: str, body: Any) -> Any:
+    async def _post(self, path: str, body: RequestBody) -> Any:
         """Return ``data`` of the answer, or a PushRefused."""
         import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-        headers = self._headers
-        if len(text) >= GZIP_BYTES:
-            text, headers = gzip.compress(text, 6), {**headers, "Content-Encoding": "gzip"}
+        url, headers = self._origin + path, {**self._headers, **body.headers}
         try:
-            async with self._http.post(self._origin + path, data=text, headers=headers) as response:
+            async with self._http.post(url, data=body.content, headers=headers) as response:
                 status, answer = response.status, parse_json(await read_text(response))
                 after = retry_after(response.headers, time.time())
         except TimeoutError:
