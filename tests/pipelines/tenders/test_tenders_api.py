@@ -15,7 +15,7 @@ from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.model.errors import SettingsError
 from esclusa.pipelines.tenders import app
-from esclusa.pipelines.tenders.records import WorkerRun
+from esclusa.pipelines.tenders.worker_records import WorkerRun
 from esclusa.settings import load
 from esclusa.simulators import SimulatorProcess
 

@@ -74,7 +74,7 @@ async def test_a_digest_covers_the_days_in_which_no_worker_ran(new_trial: NewTri
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_a_device_without_a_digest_any_more_is_told_of_each(trial: TendersTrial) -> None:
+async def test_a_device_that_wants_no_digest_any_more_gets_each_tender(trial: TendersTrial) -> None:
     clock = await soon(trial)
     await trial.device("daily", digest=clock)
     await trial.publish(1)

@@ -17,8 +17,9 @@ from pipelines.tenders.test_tenders_takeover import Origin, server, taken
 from esclusa.model.errors import BadQuery, ExportError, NotFound
 from esclusa.pipelines.tenders.archive import ARCHIVED
 from esclusa.pipelines.tenders.month_manifest import drop_exported_rows
-from esclusa.pipelines.tenders.records import ArchiveExport, Delivery, Licitacion
+from esclusa.pipelines.tenders.records import Delivery, Licitacion
 from esclusa.pipelines.tenders.restore import restore_month
+from esclusa.pipelines.tenders.worker_records import ArchiveExport
 
 __all__ = ["server", "start", "taken"]
 
@@ -141,7 +142,7 @@ def team_file(path: Path, rows: list[dict[str, Any]], columns: dict[str, Any]) -
 
 @pytest.mark.parametrize("taken", ["a-ranked", "b"], indirect=True)
 async def test_a_month_that_the_team_dropped_is_restored(taken: Origin) -> None:
-    """Its file has no column of ours, and its row in archive_exports stays as it is."""
+    """Its file lacks columns that Esclusa adds, and its row in archive_exports stays as it is."""
     import pyarrow as pa
 
     now = datetime.now(UTC)

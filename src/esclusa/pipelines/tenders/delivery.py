@@ -22,7 +22,6 @@ from esclusa.pipelines.tenders.dispatch_data import DispatchData, load_data
 from esclusa.pipelines.tenders.expo import PushAccepted, PushRefused, PushResult, encode_body
 from esclusa.pipelines.tenders.messages import build_message
 from esclusa.pipelines.tenders.records import (
-    KEPT,
     REGISTERED,
     Delivery,
     DeviceInstallation,
@@ -31,6 +30,7 @@ from esclusa.pipelines.tenders.records import (
 )
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.targeting import matches, quiet_until, wants_event
+from esclusa.pipelines.tenders.worker_records import KEPT
 
 # A delivery that may be sent, with its device and its tender.
 Ready = tuple[Delivery, DeviceInstallation, Licitacion]

@@ -83,19 +83,19 @@ PushResult = PushAccepted | PushRefused
 
 
 @dataclass(frozen=True, slots=True)
-class RequestBody:
+class EncodedBody:
     """The bytes of a request, and the headers that describe them."""
 
     content: bytes
     headers: Mapping[str, str]
 
 
-def encode_body(value: Any) -> RequestBody:
+def encode_body(value: Any) -> EncodedBody:
     """Return the body of a request, compressed if that is worth it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     if len(text) < GZIP_BYTES:
-        return RequestBody(text, {})
-    return RequestBody(gzip.compress(text, 6), {"Content-Encoding": "gzip"})
+        return EncodedBody(text, {})
+    return EncodedBody(gzip.compress(text, 6), {"Content-Encoding": "gzip"})
 
 
 class ExpoClient:
@@ -115,7 +115,7 @@ class ExpoClient:
             self._headers["Authorization"] = f"Bearer {settings.expo_token.get_secret_value()}"
 
     async def send(
-        self, messages: Sequence[dict[str, Any]], body: RequestBody | None = None
+        self, messages: Sequence[dict[str, Any]], body: EncodedBody | None = None
     ) -> list[PushResult]:
         """Send up to 100 messages; return a result for each, in order.
 
@@ -178,7 +178,7 @@ class ExpoClient:
             results |= dict(zip(group, await self.send([messages[n] for n in group]), strict=True))
         return [results[n] for n in range(len(messages))]
 
-    async def _post(self, path: str, body: RequestBody) -> Any:
+    async def _post(self, path: str, body: EncodedBody) -> Any:
         """Return ``data`` of the answer, or a PushRefused."""
         import aiohttp  # noqa: PLC0415 - slow to import, and only calls need it
 

@@ -23,7 +23,6 @@ from esclusa import (
 from esclusa.pipelines.tenders.credentials import credential_hash
 from esclusa.pipelines.tenders.devices import DeviceBody
 from esclusa.pipelines.tenders.records import (
-    KEPT,
     REGISTERED,
     Delivery,
     DeviceInstallation,
@@ -31,6 +30,7 @@ from esclusa.pipelines.tenders.records import (
     NotificationPreferences,
 )
 from esclusa.pipelines.tenders.targeting import quiet_until
+from esclusa.pipelines.tenders.worker_records import KEPT
 
 # Why an installation ended: another one registered its token, it was deleted or switched off.
 MOVED_AWAY, DELETED, UNREGISTERED = "token-moved", "deleted", "legacy-unregister"

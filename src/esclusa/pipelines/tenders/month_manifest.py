@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from esclusa import Export, Record
-from esclusa.pipelines.tenders.records import ArchiveExport
+from esclusa.pipelines.tenders.worker_records import ArchiveExport
 
 
 async def take_over_exports(

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from esclusa import Runtime, at_least
+from esclusa.pipelines.tenders.rates import load_rates
 from esclusa.pipelines.tenders.records import Licitacion, NotificationPreferences
 from esclusa.pipelines.tenders.targeting import matches
 from esclusa.web import record_json
@@ -19,7 +20,7 @@ async def preview_matches(
     runtime: Runtime, preferences: NotificationPreferences | None, days: int, limit: int
 ) -> dict[str, Any]:
     """Return how many tenders of the last days match, and the newest ``limit`` of them."""
-    rates = runtime.settings_of("tenders").rates
+    rates = await load_rates(runtime.records, runtime.settings_of("tenders").rates)
     since = await runtime.engine.clock.sync() - timedelta(days=days)
     read = matched = 0
     items: list[dict[str, Any]] = []

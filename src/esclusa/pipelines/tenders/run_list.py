@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from esclusa import NotFound, Runtime, one_of
-from esclusa.pipelines.tenders.records import WorkerRun
+from esclusa.pipelines.tenders.worker_records import WorkerRun
 from esclusa.pipelines.tenders.worker_runs import COLUMNS
 from esclusa.web import record_json
 

@@ -191,10 +191,10 @@ class DeviceIndex:
             key=lambda pair: pair[0],
         )
         self.ids = [id for id, _ in enabled]
-        # The devices that are told of each new tender.
-        self._told = (1 << len(enabled)) - 1
+        # The devices that get each new tender as a message.
+        self._new_tenders = (1 << len(enabled)) - 1
         if not digest:
-            self._told -= sum(1 << n for n, (_, p) in enumerate(enabled) if p and p.digest)
+            self._new_tenders -= sum(1 << n for n, (_, p) in enumerate(enabled) if p and p.digest)
         wants = [None if wanted is None else Wants.of(wanted) for _, wanted in enabled]
         self._regions = _ValueIndex([w.regions if w else [] for w in wants])
         self._buyers = _ValueIndex([w.buyers if w else [] for w in wants])
@@ -214,7 +214,7 @@ class DeviceIndex:
 
     def matching(self, tender: Licitacion, event: str = NEW_TENDER) -> list[str]:
         """Return the installations that want this event of the tender, in order of id."""
-        found = self._told if event == NEW_TENDER else self._events.values.get(event, 0)
+        found = self._new_tenders if event == NEW_TENDER else self._events.values.get(event, 0)
         if not found:
             return []
         traits = TenderTraits.of(tender, self._rates)

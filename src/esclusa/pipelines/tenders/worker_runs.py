@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from esclusa import RunContext
-from esclusa.pipelines.tenders.records import KEPT, WorkerRun
+from esclusa.pipelines.tenders.worker_records import KEPT, WorkerRun
 
 # The counters of each cycle, and the columns that show them.
 COLUMNS: dict[str, dict[str, str]] = {
