@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from esclusa.model.errors import DeclarationError, EsclusaError
+from esclusa.model.names import nearest
 from esclusa.model.pipeline import App
 
 BUILT_IN = ("replies", "tenders", "media", "documents")
@@ -28,9 +29,11 @@ def load_app(name: str) -> App:
     where, _, attribute = name.partition(":")
     if not attribute and not where.endswith(".py"):
         if name not in BUILT_IN:
+            near = nearest(name, BUILT_IN)
+            hint = f"; did you mean {near}?" if near else ""
             raise NoPipeline(
                 f"{name!r} is neither one of {', '.join(BUILT_IN)}, "
-                "nor module:app, nor path/to/file.py:app"
+                f"nor module:app, nor path/to/file.py:app{hint}"
             )
         where = f"esclusa.pipelines.{name}"
     attribute = attribute or "app"

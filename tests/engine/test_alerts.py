@@ -332,6 +332,7 @@ async def test_a_budget_that_is_spent_early_is_an_alert(
 ) -> None:
     budget = Budget("calls", Window("month", 100), Window("minute", 70))
     engine = await new_engine(pipeline(done, budget=budget, every="1h", alert_budget=share))
+    await engine.records.insert([Item(name="a")])  # it waits for the budget
     await engine.store.spend(budget, 40, "try.work")
     await engine.judge.judge()
     assert await alerts(engine) == []  # early, but not yet much
@@ -340,6 +341,9 @@ async def test_a_budget_that_is_spent_early_is_an_alert(
     early = share is not None and month.runs_out_at(engine.clock.now()) is not None
     await engine.judge.judge()
     assert [a.key for a in await alerts(engine)] == (["budget_early:calls/month"] if early else [])
+    await engine.run_cycle("try.work")
+    await engine.judge.judge()
+    assert await ended(engine)  # nothing waits for the budget any more
     await engine.store.observe(budget, "month", limit=100_000)
     await engine.judge.judge()
     assert await ended(engine)

@@ -104,7 +104,7 @@ async def test_why_says_what_it_waits_for(new_engine: Any) -> None:
         for name in ("waits", "spends")
     }
     assert seen_texts["waits"].endswith(": it is published on Thursday")
-    assert ": budget calls is empty until " in seen_texts["spends"]
+    assert ": budget calls has 8 of 10 per day left until " in seen_texts["spends"]
     await engine.store.observe(BUDGET, "day", until=engine.clock.now() + timedelta(minutes=5))
     assert any(
         "grants nothing before" in r.text

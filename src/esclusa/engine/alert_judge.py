@@ -11,6 +11,7 @@ from typing import TypeGuard, TypeVar
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycle_records import CycleRecords
+from esclusa.engine.forecast import waits_for
 from esclusa.engine.options import Options
 from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Minute, Rates, latest, minute_of
@@ -343,13 +344,16 @@ class AlertJudge:
     async def _budgets(self) -> None:
         for budget in {b.name: b for plan in self._registry.plans for b in plan.budgets}.values():
             share = self._budget_share(budget)
-            for use in await self._store.usage(budget):
-                if share is not None and use.per in LONG_WINDOWS:
-                    await self._budget(use, share)
+            windows = await self._store.usage(budget)
+            early = [use for use in windows if share is not None and use.per in LONG_WINDOWS]
+            for use in early:
+                await self._budget(budget, use, share or 0.0)
 
-    async def _budget(self, use: WindowUse, share: float) -> None:
+    async def _budget(self, budget: Budget, use: WindowUse, share: float) -> None:
         subject, empty = f"{use.budget}/{use.per}", use.runs_out_at(self._clock.now())
-        if empty is None or use.used == 0 or use.used < share * use.limit:
+        is_early = empty is not None and use.used > 0 and use.used >= share * use.limit
+        paused = self._cycle_records.paused
+        if not is_early or not await waits_for(self._registry, self._store, budget, [use], paused):
             await self._alerts.end("budget_early", subject)
             return
         message = text(

@@ -211,7 +211,7 @@ class Attempt:
                 budget, units, self.stage.name, least=units, ahead=max(0.0, end - asked)
             )
             if isinstance(answer, Denied):
-                raise BudgetEmpty(budget.name, answer.until)
+                raise BudgetEmpty(budget.name, answer.until, answer.reason(budget.name))
             turn = (asked + time.monotonic()) / 2 + answer.wait
             if answer.wait > 0:
                 await asyncio.sleep(turn - time.monotonic())

@@ -104,6 +104,13 @@ class Claimer:
             self._telemetry.claimed(self._request.stage, len(leases), time.monotonic() - start)
         return Claimed(leases, granted, at)
 
+    async def has_due(self) -> bool:
+        """Whether a claim would find a record. A store that does not answer may hold one."""
+        try:
+            return (await self._store.backlog(self._request, cap=1)).due > 0
+        except (StoreUnavailable, StoreConflict):
+            return True
+
     async def give_back(self, records: int, at: datetime | None) -> None:
         """Refund the reservation of records that no handler was called with."""
         await self._reservation.give_back(records, at)

@@ -178,7 +178,7 @@ class CycleRunner:
                 await run.cycle.function(run)
             else:
                 for stage in run.cycle.stages:
-                    await self.drain(run, stage.name, limit=run.limit)
+                    await self.drain(run, stage.name)
         except asyncio.CancelledError:
             run.end("error", text("run_cancelled"))
             await asyncio.shield(self._finish(run))

@@ -13,6 +13,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.model.errors import BadQuery, BadRecord, EsclusaError, NotFound, SchemaBehind
 from esclusa.model.kind import Kind
+from esclusa.model.names import unknown
 from esclusa.model.query import Cond, Query
 from esclusa.model.record import Record
 from esclusa.model.settlement import Settlement, StateCount
@@ -237,8 +238,8 @@ class Lifecycles:
     def _check_start(self, name: str) -> None:
         stage = self._registry.stages.get(name)
         if stage is None:
-            known = ", ".join(sorted(s.name for kind in self._kinds for s in self._stages(kind)))
-            raise NotFound(text("stage_not_found", name=name, known=known))
+            known = [s.name for kind in self._kinds for s in self._stages(kind)]
+            raise NotFound(unknown("stage_not_declared", name, known, name=name))
         if stage.kind.attached and "created_at" not in stage.kind.track:
             raise BadQuery(text("start_needs_time", stage=name, table=stage.kind.table))
 

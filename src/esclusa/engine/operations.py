@@ -18,8 +18,10 @@ from esclusa.model.errors import (
     StoreConflict,
     UndeclaredMove,
     UndeclaredState,
+    UnknownState,
 )
 from esclusa.model.kind import Kind, Ref
+from esclusa.model.names import no_state
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
 from esclusa.model.record import Record
@@ -66,7 +68,7 @@ class Operations(AuditedOperations):
         if kind.system and kind not in MOVABLE:
             raise BadQuery(text("system_table", table=table))
         if to not in kind.lifecycle.states:
-            raise UndeclaredMove(table, "any state", to, kind.lifecycle.states)
+            raise UnknownState(table, to, kind.lifecycle.states)
         chosen = selected(kind, ids, where)
         await self._refuse_undeclared(kind, to, chosen)
         return await self._bulk(
@@ -90,7 +92,7 @@ class Operations(AuditedOperations):
         kind = self._registry.kind(table)
         life = kind.lifecycle
         if to not in life.states:
-            raise BadQuery(text("no_state", table=table, state=to, states=", ".join(life.states)))
+            raise BadQuery(no_state(table, to, life.states))
         if frm in life.states:
             raise BadQuery(text("repair_declared", table=table, state=frm))
         if frm in life.renamed:
@@ -275,11 +277,9 @@ class Operations(AuditedOperations):
 
     async def limit(self, budget: str, per: str, limit: int, reason: str = "") -> None:
         """Set the limit of a budget's current window, until the window resets."""
-        found = next(
-            (b for plan in self._registry.plans for b in plan.budgets if b.name == budget), None
-        )
-        if found is None or per not in [w.per for w in found.windows]:
-            raise NotFound(text("budget_not_found", budget=budget, per=per))
+        found = self._registry.budget(budget)
+        if per not in [w.per for w in found.windows]:
+            raise found.no_window(per)
         await self._store.observe(found, per, limit=limit)
         await self.note("limit", budget, 1, {"per": per, "limit": str(limit)}, reason)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa.engine import read_shapes as shapes
+from esclusa.engine.forecast import Conditions, waits_for
 from esclusa.engine.pauses import open_pauses
 from esclusa.engine.rates import merge
 from esclusa.engine.read_records import RecordReader
 from esclusa.engine.registry import SYSTEM
+from esclusa.model.budget import Budget
 from esclusa.model.kind import Kind
+from esclusa.model.plan import Plan
 from esclusa.model.query import Page, Where, above, at_least, at_most, one_of, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog
@@ -52,17 +56,51 @@ class ReadModel(RecordReader):
     async def stages(self, *, system: bool = False) -> list[dict[str, Any]]:
         """Every stage: what is due, since when, and its rates of the last five minutes."""
         rates = merge(await self._rates(self._minute() - shapes.STAGE_RATES))
-        pauses = await open_pauses(self._records, self.now())
+        stages = self._stages(system=system)
+        backlogs = {stage.name: await self.backlog(stage) for stage in stages}
+        under = await self._conditions(stages, backlogs)
         return [
             shapes.stage_shape(
                 stage,
-                await self.backlog(stage),
+                backlogs[stage.name],
                 rates.get(stage.name, {}),
-                pauses.get(stage.name),
+                under[stage.name],
                 self.now(),
             )
-            for stage in self._stages(system=system)
+            for stage in stages
         ]
+
+    async def _conditions(
+        self, stages: Sequence[Stage], backlogs: Mapping[str, Backlog]
+    ) -> dict[str, Conditions]:
+        """What each stage works under, by name."""
+        now = self.now()
+        pauses = await open_pauses(self._records, now)
+        records = {c.cycle: c async for c in self._records.each(CycleRecord)}
+        alive = [worker for worker in await self.workers() if worker["alive"]]
+        waiting = [s for s in stages if s.budget is not None and backlogs[s.name].due]
+        demand: Counter[str] = Counter()
+        for stage in waiting:
+            if stage.budget is not None:
+                demand[stage.budget.name] += backlogs[stage.name].due * stage.cost
+        windows = {s.budget.name: await self._store.usage(s.budget) for s in waiting if s.budget}
+        found = {}
+        for stage in stages:
+            cycle = self.registry.cycle_of(stage)
+            record = None if cycle is None else records.get(cycle.name)
+            budget = "" if stage.budget is None or not stage.cost else stage.budget.name
+            found[stage.name] = Conditions(
+                cycle,
+                paused=record is not None and record.status == "paused",
+                served=any(
+                    cycle is None or not w["cycles"] or cycle.name in w["cycles"] for w in alive
+                ),
+                next_run=None if cycle is None else shapes.next_slot(cycle, record, now),
+                pause=pauses.get(stage.name),
+                windows=windows.get(budget, ()),
+                demand=demand[budget],
+            )
+        return found
 
     async def backlog(self, stage: Stage) -> Backlog:
         return await self._store.backlog(self.registry.request(stage))
@@ -127,19 +165,25 @@ class ReadModel(RecordReader):
     # budgets, dead letters, alerts, workers, archives
 
     async def budgets(self) -> list[dict[str, Any]]:
-        """Every budget with the use of its windows."""
+        """Every budget with the use of its windows, and whether something waits for it."""
+        cycles = [c async for c in self._records.each(CycleRecord)]
+        paused = {cycle.cycle for cycle in cycles if cycle.status == "paused"}
         return [
-            {
-                "budget": budget.name,
-                "pipeline": plan.name,
-                "windows": [
-                    shapes.window_shape(window, self.now())
-                    for window in await self._store.usage(budget)
-                ],
-            }
+            await self._budget(plan, budget, paused.__contains__)
             for plan in self.registry.plans
             for budget in plan.budgets
         ]
+
+    async def _budget(
+        self, plan: Plan, budget: Budget, paused: Callable[[str], bool]
+    ) -> dict[str, Any]:
+        windows = await self._store.usage(budget)
+        waits = await waits_for(self.registry, self._store, budget, windows, paused)
+        return {
+            "budget": budget.name,
+            "pipeline": plan.name,
+            "windows": [shapes.window_shape(w, self.now(), waits=waits) for w in windows],
+        }
 
     async def dead_letter_groups(
         self, where: Where | None = None, *, cap: int = 10_000

@@ -17,13 +17,14 @@ from esclusa.engine.why import Why, why
 from esclusa.model.adoption import Unadopted
 from esclusa.model.errors import NotFound, SchemaError
 from esclusa.model.kind import Kind, Ref
+from esclusa.model.names import unknown
 from esclusa.model.plan import Plan, View
 from esclusa.model.query import Page, Total, Where, beginning, grouping, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.state_roles import Role, roles, ways_back
 from esclusa.model.system_records import CycleRecord, DeadLetter, LifecycleRecord, WorkerRecord
-from esclusa.model.texts import load, text
+from esclusa.model.texts import load
 from esclusa.ports.store import Store
 
 # The most related records of one relation.
@@ -227,19 +228,24 @@ class RecordReader:
     async def search(self, text: str, limit: int = 5) -> list[dict[str, Any]]:
         """Records of every kind whose id is this text, or else begins with it.
 
-        At most ``limit`` of a kind.
+        At most ``limit`` of a kind. Kinds with the id itself come first. An archive is searched for
+        the id only.
         """
-        out = []
+        exact: list[dict[str, Any]] = []
+        near: list[dict[str, Any]] = []
         for kind in self.registry.all_kinds if text else ():
             found = [r for r in await self._store.get(kind, [text]) if r is not None]
+            if not found and kind.archive:
+                archived = query(kind, {"id": text}, limit=1, archived=True)
+                found = list((await self._store.find(archived)).items)
+            hits = exact if found else near
             if not found:
                 begins = query(kind, {"id": beginning(text)}, limit=limit)
                 found = list((await self._store.find(begins)).items)
             if found:
-                out.append(
-                    {"table": kind.table, "items": [self._titles.item(record) for record in found]}
-                )
-        return out
+                items = [self._titles.item(record) for record in found]
+                hits.append({"table": kind.table, "items": items})
+        return exact + near
 
     async def related(self, table: str, id: str) -> list[dict[str, Any]]:
         """The records that this one refers to, those that refer to it, and its dead letters.
@@ -298,7 +304,7 @@ class RecordReader:
         """One page of a view: its columns in order, its items, and the cursor of the next page."""
         views = {view.name: view for plan in self.registry.plans for view in plan.app.views}
         if name not in views:
-            raise NotFound(text("view_not_found", name=name, known=", ".join(views) or "-"))
+            raise NotFound(unknown("view_not_found", name, views, name=name))
         page = await views[name].load_page(self._records, limit, after)
         columns = list(dict.fromkeys(column for item in page["items"] for column in item))
         return await self._view_shape(views[name]) | {

@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from esclusa.engine.cycle_records import NEVER
+from esclusa.engine.forecast import Conditions, drain
 from esclusa.engine.rates import merge
 from esclusa.model.budget import WindowUse
 from esclusa.model.kind import Kind
 from esclusa.model.plan import View
 from esclusa.model.query import Page
 from esclusa.model.record import Record
-from esclusa.model.results import FAILED, PROCESSED, RATED
+from esclusa.model.results import FAILED, LEFT, PROCESSED, RATED
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Backlog, StateCount
 from esclusa.model.stage import Cycle, Stage
@@ -134,13 +135,15 @@ def stage_shape(
     stage: Stage,
     backlog: Backlog,
     rate: dict[str, float],
-    pause: StagePause | None,
+    under: Conditions,
     now: datetime,
 ) -> dict[str, Any]:
-    """A stage with its backlog, its rates of the last ``STAGE_RATES``, and its pause."""
+    """A stage with its backlog, its rates of the last ``STAGE_RATES``, its forecast and pause."""
     processed, share = _error_share(rate)
     seconds = STAGE_RATES.total_seconds()
     oldest = backlog.oldest
+    left = sum(rate.get(name, 0) for name in LEFT)
+    forecast = drain(backlog.due, left / seconds, under, now)
     return {
         "stage": stage.name,
         "table": stage.kind.table,
@@ -155,10 +158,9 @@ def stage_shape(
         "error_share": share,
         "p50": rate.get("p50"),
         "p99": rate.get("p99"),
-        "drain_seconds": round(backlog.due / (processed / seconds), 1)
-        if processed and backlog.due
-        else None,
-        "pause": None if pause is None else _pause_shape(pause),
+        "drain_seconds": forecast.seconds,
+        "drain_note": forecast.note,
+        "pause": None if under.pause is None else _pause_shape(under.pause),
     }
 
 
@@ -229,12 +231,13 @@ def cycle_shape(
         "schedule": str(cycle.schedule),
         "singleton": cycle.singleton,
         "state": "paused" if paused else "running" if running else "idle",
-        "next": _next_slot(cycle, record, now),
+        "next": next_slot(cycle, record, now),
         "last": last.kind.as_json(readable(last)) if last else None,
     }
 
 
-def _next_slot(cycle: Cycle, record: CycleRecord | None, now: datetime) -> datetime | None:
+def next_slot(cycle: Cycle, record: CycleRecord | None, now: datetime) -> datetime | None:
+    """When the cycle runs next; now if it always runs, None if only by hand."""
     if isinstance(cycle.schedule, Always):
         return now
     due = record.due_at if record is not None and cycle.singleton else None
@@ -249,12 +252,17 @@ def worker_shape(worker: WorkerRecord, now: datetime) -> dict[str, Any]:
     return worker.kind.as_json(worker) | {"alive": leased and worker.status == "running"}
 
 
-def window_shape(window: WindowUse, now: datetime) -> dict[str, Any]:
-    """A budget's window with what is left and its forecast."""
+def window_shape(window: WindowUse, now: datetime, *, waits: bool) -> dict[str, Any]:
+    """A budget's window with what is left and its forecast.
+
+    ``waits``: whether something will need the budget; otherwise no more of it is used.
+    """
+    out = window.runs_out_at(now)
     return asdict(window) | {
         "left": window.left,
-        "projected": window.projected(now),
-        "runs_out_at": window.runs_out_at(now),
+        "waits": waits,
+        "projected": window.projected(now) if waits else window.used,
+        "runs_out_at": out if waits or window.left == 0 else None,
     }
 
 

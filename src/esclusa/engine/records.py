@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -39,6 +39,13 @@ class Records:
         self._store = store
         # Called with records that ``put`` has moved.
         self.on_moved: Callable[[Sequence[Ref]], Awaitable[None]] | None = None
+        self._written: Counter[str] = Counter()
+
+    def counted(self, written: Counter[str]) -> Records:
+        """The same, but what is created and removed is counted there."""
+        records = Records(self._store)
+        records.on_moved, records._written = self.on_moved, written
+        return records
 
     async def get(self, kind: type[R], *key: Any) -> R | None:
         """The record with this id, or with this key when several parts are given."""
@@ -122,7 +129,10 @@ class Records:
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         """Add records in one transaction; a known key is left as it is."""
-        return await self._store.insert(records)
+        answers = await self._store.insert(records)
+        if created := sum(isinstance(answer, Inserted) for answer in answers):
+            self._written["created"] += created
+        return answers
 
     async def load(
         self, records: Iterable[Record], *, size: int = 5000
@@ -138,7 +148,7 @@ class Records:
             while part := await _part(source, size):
                 if len(writing) == _WRITING:
                     yield await writing.popleft()
-                writing.append(asyncio.create_task(self._store.insert(part)))
+                writing.append(asyncio.create_task(self.insert(part)))
             while writing:
                 yield await writing.popleft()
         finally:
@@ -150,7 +160,10 @@ class Records:
         Returns None for a duplicate, of which nothing is written, else the number of new children.
         Raises BadRecord if the store cannot hold one; add them one by one to find it.
         """
-        return await self._store.insert_if_new(families)
+        answers = await self._store.insert_if_new(families)
+        if created := sum(1 + children for children in answers if children is not None):
+            self._written["created"] += created
+        return answers
 
     async def put(self, records: Sequence[Record], *, who: str) -> list[Inserted | Duplicate]:
         """Add records. A record whose key exists gets these fields and moves to this state.
@@ -161,7 +174,7 @@ class Records:
         together is stored together.
         """
         for _ in range(_MAX_PUTS):
-            answers = await self._store.insert(records)
+            answers = await self.insert(records)
             settlements = [
                 _put(record, answer.id, who)
                 for record, answer in zip(records, answers, strict=True)
@@ -227,7 +240,10 @@ class Records:
 
     async def remove(self, id: str, *kinds: type[Record]) -> list[bool]:
         """Delete the records with this id and their history, in one transaction; say which were."""
-        return await self._store.remove([Ref(kind.kind, id) for kind in kinds])
+        answers = await self._store.remove([Ref(kind.kind, id) for kind in kinds])
+        if removed := sum(answers):
+            self._written["removed"] += removed
+        return answers
 
     async def make_partitions(self, kind: type[Record]) -> None:
         """Let the function that the kind names make the partitions of its table, where it exists.
@@ -241,6 +257,7 @@ class Records:
         removed = 0
         while count := await self._store.purge(query(kind, where, limit=1000)):
             removed += count
+            self._written["removed"] += count
         return removed
 
 

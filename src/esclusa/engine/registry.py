@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from esclusa.model.budget import Budget
 from esclusa.model.errors import NotFound
 from esclusa.model.kind import Kind
+from esclusa.model.names import suggest, unknown
 from esclusa.model.plan import Plan
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle, Stage
@@ -19,7 +21,7 @@ SYSTEM = "esclusa."
 
 
 class Registry:
-    """Look-ups of plans, cycles, stages and kinds. Names that are not declared raise NotFound."""
+    """Look-ups of what is declared, by name. A name that is not declared raises NotFound."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self.plans = tuple(plans)
@@ -55,23 +57,35 @@ class Registry:
     def cycle(self, name: str) -> Cycle:
         if name in self.cycles:
             return self.cycles[name]
-        known = ", ".join(sorted(c for c in self.cycles if not c.startswith(SYSTEM)))
+        known = [c for c in self.cycles if not c.startswith(SYSTEM)]
         if not known:
             raise NotFound(text("no_cycles", name=name))
-        raise NotFound(text("cycle_not_found", name=name, known=known))
+        raise NotFound(unknown("cycle_not_found", name, known, name=name))
 
     def kind(self, table: str) -> Kind:
         if table in self.kinds:
             return self.kinds[table]
-        raise NotFound(text("kind_not_found", table=table, known=", ".join(sorted(self.kinds))))
+        known = [kind.table for kind in self.all_kinds if not kind.system]
+        listed = text("kind_not_found", table=table, known=", ".join(sorted(known)))
+        raise NotFound(suggest(listed, table, self.kinds))
 
     def stage(self, name: str, *, pipeline: str) -> Stage:
         """The stage of this name, or of this name in the pipeline."""
         found = self.stages.get(name) or self.stages.get(f"{pipeline}.{name}")
         if found is not None:
             return found
-        known = ", ".join(sorted(s for s in self.stages if not s.startswith(SYSTEM)))
-        raise NotFound(text("stage_not_found", name=name, known=known or "-"))
+        raise NotFound(unknown("stage_not_found", name, self.own_stages, name=name))
+
+    @property
+    def own_stages(self) -> list[str]:
+        """The names of the stages of the pipelines, without those of the system."""
+        return [name for name in self.stages if not name.startswith(SYSTEM)]
+
+    def budget(self, name: str) -> Budget:
+        budgets = {budget.name: budget for plan in self.plans for budget in plan.budgets}
+        if name in budgets:
+            return budgets[name]
+        raise NotFound(unknown("budget_not_found", name, budgets, budget=name))
 
     def cycle_of(self, stage: Stage) -> Cycle | None:
         """The first cycle that drains the stage."""

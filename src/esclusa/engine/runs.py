@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from esclusa.engine.alerts import AlertLog
@@ -59,7 +60,8 @@ class RunContext:
 
     ``shared`` belongs to the pipeline: a cycle's function sets it, handlers read ``at.run.shared``.
     ``continues`` is the former id of a run that another worker had ended, and that went on.
-    ``files`` are the artifacts that it wrote with ``lines``.
+    ``files`` are the artifacts that it wrote with ``lines``. ``limit``: the most records that its
+    stages take together. ``written``: how many records its function created and removed.
     """
 
     tools: RunTools
@@ -71,6 +73,7 @@ class RunContext:
     limit: int | None = None
     params: dict[str, Any] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
     outcome: RunOutcome = "ok"
     message: str | None = None
     halted: bool = False
@@ -83,10 +86,11 @@ class RunContext:
     failed_again: int = 0
     shared: Any = None
     _begun: float = field(default_factory=time.monotonic)
+    _reserved: int = 0
 
-    @property
+    @cached_property
     def records(self) -> Records:
-        return self.tools.records
+        return self.tools.records.counted(self.written)
 
     @property
     def artifacts(self) -> Artifacts:
@@ -119,8 +123,27 @@ class RunContext:
 
     @property
     def stopping(self) -> bool:
-        """Whether the process was asked to stop; a function that drains in a loop then ends."""
-        return self.tools.stopping() or self.halted
+        """Whether a function that drains in a loop should end.
+
+        The process was asked to stop, the run was halted, or it has taken as many as it may.
+        """
+        return self.tools.stopping() or self.halted or self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the run has taken as many records as it may."""
+        return self.limit is not None and self._reserved >= self.limit
+
+    def reserve(self, records: int) -> int:
+        """How many of these the run may still take; they are reserved for the caller."""
+        if self.limit is not None:
+            records = max(0, min(records, self.limit - self._reserved))
+        self._reserved += records
+        return records
+
+    def release(self, records: int) -> None:
+        """Give back what was reserved and not taken."""
+        self._reserved -= records
 
     @property
     def archiver(self) -> Archiver:
@@ -132,10 +155,13 @@ class RunContext:
 
     @property
     def named_counters(self) -> dict[str, int]:
-        """The counters under the cycle's own names; declared names are always present."""
+        """The counters under the cycle's own names; declared names are always present.
+
+        A function that counts nothing itself has the counters ``created`` and ``removed``.
+        """
         names = self.cycle.counters
         named = dict.fromkeys(names.values(), 0)
-        for name, count in self.counters.items():
+        for name, count in (self.counters or ({} if names else self.written)).items():
             own = names.get(name, name)
             named[own] = named.get(own, 0) + count
         return named
@@ -235,7 +261,7 @@ class RunContext:
         """Reserve units before a metered call. Raises BudgetEmpty with the time of the reset."""
         answer = await self.tools.store.spend(budget, units, self.cycle.name, least=units)
         if isinstance(answer, Denied):
-            raise BudgetEmpty(budget.name, answer.until)
+            raise BudgetEmpty(budget.name, answer.until, answer.reason(budget.name))
 
     async def observe(
         self,

@@ -147,7 +147,7 @@ class StageWorker:
         return self._halted() or (gate.pause is not None and gate.tried_by is not self)
 
     def _over(self, limit: int | None) -> bool:
-        return self._halted() or (limit is not None and self._taken >= limit)
+        return self._halted() or self.run.is_full or (limit is not None and self._taken >= limit)
 
     # claim
 
@@ -182,7 +182,7 @@ class StageWorker:
                 if not await self._gate.passes(self):
                     return await self._pause()
                 room = 1
-            claimed = await self._claimer.claim(room)
+            claimed = await self._claim_within_limit(room)
         except (StoreUnavailable, StoreConflict) as error:
             self._telemetry.event(
                 "warning", f"claim: {error}; will retry", engine_stage=self.stage.name
@@ -196,6 +196,19 @@ class StageWorker:
         if self._gate.tried_by is self:
             await self._tried(begun)
         return len(claimed.leases)
+
+    async def _claim_within_limit(self, room: int) -> Claimed | Denied:
+        """Claim, and take no more than the run may: other stages of it take, too."""
+        room = self.run.reserve(room)
+        taken = 0
+        try:
+            if not room:
+                return Claimed([], 0, None)
+            claimed = await self._claimer.claim(room)
+            taken = len(claimed.leases) if isinstance(claimed, Claimed) else 0
+            return claimed
+        finally:
+            self.run.release(room - taken)
 
     async def _tried(self, begun: int) -> None:
         """Wait for the record that was taken to try it; if none was due, try later."""
@@ -236,9 +249,8 @@ class StageWorker:
             await self._progress()
             return -1
         assert self.stage.budget is not None
-        self.run.halt(
-            "blocked", text("budget_empty", budget=self.stage.budget.name, until=denied.until)
-        )
+        if await self._claimer.has_due():
+            self.run.halt("blocked", denied.reason(self.stage.budget.name))
         return 0
 
     def _take(self, claimed: Claimed) -> int:

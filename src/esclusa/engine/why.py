@@ -158,12 +158,27 @@ def _left_out(record: Record, taking: Sequence[Stage]) -> tuple[Reason, ...]:
 
 
 def _filtered(record: Record, stage: Stage) -> Reason:
-    conditions = " and whose ".join(
-        f"{name} {_describe(cond)}, and it is {getattr(record, name)!r:.60}"
+    values = {name: getattr(record, name) for name, _ in stage.where}
+    failed = [
+        _condition(name, cond, values[name])
         for name, cond in stage.where
-        if not matches({name: getattr(record, name)}, ((name, cond),))
-    )
+        if not matches(values, ((name, cond),))
+    ]
+    conditions = failed[0]
+    for other in failed[1:]:
+        conditions = text("why_filtered_and", first=conditions, second=other)
     return Reason("filtered", text("why_filtered", stage=stage.name, conditions=conditions))
+
+
+def _condition(field: str, cond: Cond, value: Any) -> Text:
+    """A condition of a stage that a record does not meet, with the record's value."""
+    if cond.op == "not_null":
+        return text("why_filtered_not_null", field=field)
+    if cond.op == "gt" and cond.value == "":
+        return text("why_filtered_not_empty", field=field)
+    wanted = ", ".join(map(str, cond.value)) if cond.op == "in" else cond.value
+    shown = text("no_value") if value is None else f"{value!r:.60}"
+    return text(f"why_filtered_{cond.op}", field=field, wanted=wanted, value=shown)
 
 
 def _locked(record: Record, since: datetime) -> Reason:
@@ -201,25 +216,9 @@ def _counted(code: str, tries: int | None, **values: Any) -> Text:
 
 def _budget_reasons(windows: Sequence[WindowUse], cost: int) -> list[Reason]:
     reasons = [
-        Reason(
-            "budget",
-            text(
-                "why_budget_empty",
-                budget=window.budget,
-                reset=window.reset,
-                used=window.used,
-                limit=window.limit,
-                per=window.per,
-            ),
-            window.reset,
-        )
+        Reason("budget", window.denial(window.budget, cost, until), until)
         for window in windows
-        if window.left < cost
-    ]
-    reasons += [
-        Reason("budget", text("why_budget_even", budget=w.budget, until=w.free_at), w.free_at)
-        for w in windows
-        if w.free_at is not None and w.left >= cost
+        if (until := window.reset if window.left < cost else window.free_at) is not None
     ]
     barred = next((window for window in windows if window.barred is not None), None)
     if barred is not None:
@@ -246,22 +245,3 @@ def _cycle_reasons(cycle: Cycle, record: CycleRecord | None, now: datetime) -> l
         return []
     scheduled = text("why_schedule", cycle=cycle.name, schedule=str(cycle.schedule), slot=slot)
     return [Reason("schedule", scheduled, slot)]
-
-
-_CONDITIONS = {
-    "null": "is null",
-    "not_null": "is not null",
-    "in": "is one of {}",
-    "eq": "is {}",
-    "lt": "is below {}",
-    "le": "is at most {}",
-    "gt": "is above {}",
-    "ge": "is at least {}",
-}
-
-
-def _describe(cond: Cond) -> str:
-    if cond.op == "gt" and cond.value == "":
-        return "is not empty"
-    given = ", ".join(map(str, cond.value)) if cond.op == "in" else cond.value
-    return _CONDITIONS[cond.op].format(given)

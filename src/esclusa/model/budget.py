@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from esclusa.model.errors import DeclarationError, NotFound, Refusal
-from esclusa.model.texts import text
+from esclusa.model.texts import Text, text
 from esclusa.model.value import set_fields, value
 
 Per = Literal["second", "minute", "hour", "day", "month"]
@@ -163,9 +163,20 @@ class Granted:
 
 @value
 class Denied:
-    """Nothing was reserved. The empty window resets at ``until``."""
+    """Nothing was reserved; ``until`` is when ``least`` units may be free.
+
+    ``window``: the one without room. None: the provider refuses calls until then.
+    """
 
     until: datetime
+    least: int = field(default=1, compare=False)
+    window: WindowUse | None = field(default=None, compare=False)
+
+    def reason(self, budget: str) -> Text:
+        """Why there is nothing to spend of the budget."""
+        if self.window is None:
+            return text("why_budget_blocked", budget=budget, until=self.until)
+        return self.window.denial(budget, self.least, self.until)
 
 
 @value
@@ -191,6 +202,15 @@ class WindowUse:
     @property
     def left(self) -> int:
         return max(0, self.limit - self.used)
+
+    def denial(self, budget: str, cost: int, until: datetime) -> Text:
+        """Why a record that costs so much gets nothing of the budget."""
+        if self.burst is not None and self.left >= cost:
+            return text("why_budget_even", budget=budget, until=until)
+        values = {"budget": budget, "limit": self.limit, "per": self.per, "reset": until}
+        if self.left:
+            return text("why_budget_short", left=self.left, cost=cost, **values)
+        return text("why_budget_empty", used=self.used, **values)
 
     def projected(self, now: datetime) -> int:
         """How many units will be used at the reset, at the pace of this window so far."""
@@ -218,6 +238,6 @@ class BudgetEmpty(Refusal):
     The record waits until the window opens again; the attempt is not counted.
     """
 
-    def __init__(self, budget: str, until: datetime) -> None:
+    def __init__(self, budget: str, until: datetime, why: Text | None = None) -> None:
         self.until = until
-        super().__init__(text("budget_empty", budget=budget, until=until))
+        super().__init__(why or text("budget_empty", budget=budget, until=until))

@@ -265,19 +265,24 @@ def reserve(
     be used units of a rate may be reserved; a worker that asks late then loses no turn.
     """
     enough = min(max(1, least), units)
-    at, first = now, None
+    at = now
+    first: Denied | None = None
     while True:
         rooms = [w.room(enough, at) for w in windows]
         granted = min([units, *rooms])
-        opens = [w.opens(enough, at) for w, r in zip(windows, rooms, strict=True) if r < enough]
+        full = [w for w, room in zip(windows, rooms, strict=True) if room < enough]
+        opens = [w.opens(enough, at) for w in full]
         if barred is not None and barred > at:
             opens.append(barred)
         if not opens:
             break
-        first = first or max(opens)
-        if max(opens) - now > timedelta(seconds=ahead) or max(opens) <= at:
-            return Denied(first)
-        at = max(opens)
+        until = max(opens)
+        if first is None:
+            last = full[opens.index(until)] if opens.index(until) < len(full) else None
+            first = Denied(until, enough, None if last is None else last.use("", now, None))
+        if until - now > timedelta(seconds=ahead) or until <= at:
+            return first
+        at = until
     if granted > 0:
         for window in windows:
             window.take(granted, spender, at, now)

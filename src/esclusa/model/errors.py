@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from esclusa.model.names import no_state
 from esclusa.model.texts import Text, text
 
 
@@ -69,6 +70,14 @@ class UndeclaredMove(Refusal):
         targets = ", ".join(allowed)
         code = "undeclared_move" if targets else "undeclared_move_terminal"
         super().__init__(text(code, where=where, frm=frm, to=to, targets=targets))
+
+
+class UnknownState(UndeclaredMove):
+    """The lifecycle does not have the state to which records should move."""
+
+    def __init__(self, table: str, to: str, states: Sequence[str]) -> None:
+        self.frm, self.to = "any state", to
+        Refusal.__init__(self, no_state(table, to, states))
 
 
 class UndeclaredEffect(UndeclaredMove):

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind, kind_of
+from esclusa.model.names import no_field, no_state
 from esclusa.model.query_values import CONVERT, EXAMPLE, UNFIT
 from esclusa.model.record import Record
 from esclusa.model.texts import text
@@ -134,8 +135,7 @@ def orders(kind: Kind, names: str | Iterable[str]) -> tuple[Order, ...]:
     for order in found:
         if kind.types.get(order.field, "json") in ("json", "bytes"):
             fields = [name for name, type in kind.types.items() if type not in ("json", "bytes")]
-            values = {"table": kind.table, "field": order.field, "fields": ", ".join(fields)}
-            raise BadQuery(text("no_order", **values))
+            raise BadQuery(no_field("no_order", kind.table, order.field, fields))
     return found
 
 
@@ -156,9 +156,7 @@ def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tup
         for cond in _conds(test):
             column = types.get(name)
             if column is None:
-                raise BadQuery(
-                    text("no_field", table=kind.table, name=name, fields=", ".join(types))
-                )
+                raise BadQuery(no_field("no_field", kind.table, name, types))
             if column in ("json", "bytes") and cond.op not in ("null", "not_null"):
                 raise BadQuery(text("not_comparable", table=kind.table, field=name, type=column))
             out.append((name, _convert(f"{kind.table}.{name}", column, cond)))
@@ -190,7 +188,22 @@ def _states(
     return tuple(out)
 
 
-_FILTER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
+def check_states(kind: Kind, where: Where, stored: Iterable[str] = ()) -> None:
+    """Refuse a state that the lifecycle does not have: it is probably misspelt. Raises BadQuery.
+
+    ``stored``: the states of records; other programs may write states of their own.
+    """
+    if "status" not in where:
+        return
+    life = kind.lifecycle
+    declared = {*life.with_earlier(life.states), *life.foreign, *stored}
+    for cond in _conds(where["status"]):
+        for state in cond.value if cond.op == "in" else (cond.value,):
+            if state is not None and state not in declared:
+                raise BadQuery(no_state(kind.table, state, life.states))
+
+
+_FILTER = re.compile(r"\s*([^\s=<>!]+)\s*(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
 _OPS: dict[str, Op] = {">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
 
 
@@ -261,8 +274,7 @@ def _fields(
     fields = [name for name, type in kind.types.items() if type in types]
     for name in found:
         if name not in fields:
-            given = {"table": kind.table, "field": name, "fields": ", ".join(fields)}
-            raise BadQuery(text(fault, **given))
+            raise BadQuery(no_field(fault, kind.table, name, fields))
     return found
 
 

@@ -20,6 +20,9 @@ RATED: Final[tuple[ResultName, ...]] = ("moved", "retried", "waited", "exhausted
 # The results of attempts that a handler ended by itself; shares of errors are taken from these.
 PROCESSED: Final[tuple[ResultName, ...]] = ("moved", "retried", "exhausted")
 
+# The results after which the record is no longer due for the stage.
+LEFT: Final[tuple[ResultName, ...]] = ("moved", "exhausted")
+
 # The results of attempts that ended with an error.
 FAILED: Final[tuple[ResultName, ...]] = ("retried", "exhausted")
 

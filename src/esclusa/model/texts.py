@@ -122,6 +122,17 @@ TEXTS: Final[Mapping[str, str]] = {
         " an operator can move it to {targets}"
     ),
     "why_filtered": "{stage} takes only records whose {conditions}",
+    "why_filtered_and": "{first}, and whose {second}",
+    "why_filtered_null": "{field} is null; it is {value}",
+    "why_filtered_not_null": "{field} is not null; it is empty",
+    "why_filtered_not_empty": "{field} is not empty; it is empty",
+    "why_filtered_eq": "{field} is {wanted}; it is {value}",
+    "why_filtered_in": "{field} is one of {wanted}; it is {value}",
+    "why_filtered_lt": "{field} is below {wanted}; it is {value}",
+    "why_filtered_le": "{field} is at most {wanted}; it is {value}",
+    "why_filtered_gt": "{field} is above {wanted}; it is {value}",
+    "why_filtered_ge": "{field} is at least {wanted}; it is {value}",
+    "no_value": "empty",
     "why_held": "held by {worker} until {due}, attempt {attempt}",
     "why_held_of": "held by {worker} until {due}, attempt {attempt} of {tries}",
     "why_orphan": "the lease of {worker} expired at {due}; the next claim takes it over",
@@ -142,7 +153,20 @@ TEXTS: Final[Mapping[str, str]] = {
     "why_manual": "cycle {cycle} runs only when it is started by hand",
     "why_schedule": "cycle {cycle} runs {schedule}, next at {slot}",
     "why_budget_empty": "budget {budget} is empty until {reset} ({used} of {limit} per {per})",
+    "why_budget_short": (
+        "budget {budget} has {left} of {limit} per {per} left until {reset}, and a record needs"
+        " {cost}"
+    ),
     "why_budget_blocked": "the provider of budget {budget} grants nothing before {until}",
+    # When a stage will have handled what is due: `drain_note` of a stage.
+    "drain_cycle_paused": "cycle {cycle} is paused",
+    "drain_stage_paused": "it pauses until {until}",
+    "drain_trying": "it tries one record at a time",
+    "drain_manual": "cycle {cycle} runs only when it is started by hand",
+    "drain_no_worker": "no worker runs cycle {cycle}",
+    "drain_next_run": "cycle {cycle} runs next at {at}",
+    "drain_idle": "no record was finished in the last 5 minutes",
+    "drain_budget": "budget {budget} has {left} left and grants {limit} per {per}",
     # Why an operation skips a record.
     "same_state": "it is {state} already",
     "changed_meanwhile": "it changed meanwhile",
@@ -157,8 +181,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "cycle_not_found": "there is no cycle {name!r}; there are: {known}",
     "no_cycles": "there is no cycle {name!r}; the pipelines declare none",
     "stage_not_found": "there is no stage {name!r} to drain; there are: {known}",
+    "stage_not_declared": "there is no stage {name!r}; there are: {known}",
     "view_not_found": "there is no view {name!r:.200}; there are: {known}",
-    "budget_not_found": "there is no budget {budget} per {per}",
+    "budget_not_found": "there is no budget {budget!r}; there are: {known}",
     "window_not_found": "budget {budget} has no window per {per}; it has {known}",
     "cycle_never_started": (
         "no worker or server has run {cycle} yet; run 'esclusa migrate' and start one"
@@ -196,6 +221,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "system_table": "{table} is a system table: only the engine moves its records",
     "choose_records": "name the records of {table}: by their ids, or by a filter",
     "choose_once": "give ids or a filter, not both",
+    "did_you_mean": "{refusal}. Did you mean {name}?",
     # What is wrong with a filter, an order or a cursor.
     "no_parameter": "there is no parameter {names}; there are: {known}",
     "no_field": "{table} has no field {name}; it has {fields}",
