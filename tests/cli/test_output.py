@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from esclusa.cli.output import FEW, SHORT, rich_table, widths
+from esclusa.cli.output import FEW, SHORT, Screen, fitting, rich_table, widths
 
 COLUMNS = (">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE")
 ROW = (
@@ -50,3 +50,44 @@ def test_columns_have_room_and_the_long_give_way_first(wide: list[int], room: in
         assert shown == wide
     if sum(min(size, FEW) if size > SHORT else size for size in wide) <= room:
         assert all(now == before or before > SHORT for now, before in zip(shown, wide, strict=True))
+
+
+LONG_ID = "preavaluos-2026-10-c08d68a8e0cd:91-roto-ca02734d7803d5ed"
+MANY = ("!ID", "STATUS", ">ATTEMPTS", "DUE", *(f"FIELD_{n}" for n in range(14)))
+WIDE_ROW = (LONG_ID, "done", "0", "2026-11-18 13:27:49", *(f"value {n}" for n in range(14)))
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 400])
+def test_an_id_is_never_cut(width: int) -> None:
+    (columns, cells), left_out = fitting(MANY, [WIDE_ROW], width)
+    out = io.StringIO()
+    Console(file=out, width=width).print(rich_table(columns, cells, width))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    second = lines[0].index("STATUS")
+    assert "".join(line[:second].strip() for line in lines[1:]) == LONG_ID
+    assert "done" in out.getvalue()
+    assert [*(c.lstrip(">!") for c in columns), *left_out] == [c.lstrip(">!") for c in MANY]
+    assert bool(left_out) == (width < 400)
+
+
+def test_without_a_terminal_and_with_wide_nothing_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "x" * 500
+    Screen().table(["!ID", "MESSAGE"], [(LONG_ID, text)])
+    assert f"{LONG_ID}  {text}" in capsys.readouterr().out
+    screen = Screen(wide=True)
+    screen.terminal = True
+    screen.table(["!ID", "MESSAGE"], [(LONG_ID, text)])
+    assert f"{LONG_ID}  {text}" in capsys.readouterr().out
+
+
+def test_what_has_no_room_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.terminal = True
+    screen.console = Console(width=80, highlight=False)
+    screen.table(MANY, [WIDE_ROW])
+    captured = capsys.readouterr()
+    assert "FIELD_13: use --wide." in captured.err
+    assert "…" not in captured.out.split("FIELD")[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli.session import Session
+from esclusa.model.query import check_states
 
 if TYPE_CHECKING:
     from esclusa.exports import Column, Format, Row
@@ -45,6 +46,9 @@ def write_records(
     columns = record_columns(kind)
 
     async def write(runtime: Runtime) -> int:
+        if not (await runtime.read_model.count(kind.table, where, cap=1, archived=archived))[0]:
+            check_states(kind, where, await runtime.read_model.states(kind.table))
+
         async def rows() -> AsyncIterator[Row]:
             async for record in runtime.read_model.each(
                 kind.table, where, order=order, archived=archived, limit=limit

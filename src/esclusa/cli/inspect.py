@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from esclusa.cli.completion import order_names, state_names, view_names
 from esclusa.cli.export import format_option, output_option, write_records
 from esclusa.cli.inspect_engine import alerts, budgets, cycles, leases, runs, workers
 from esclusa.cli.options import (
@@ -19,10 +20,10 @@ from esclusa.cli.options import (
     where_option,
 )
 from esclusa.cli.output import Screen, ago, approximate, moment, text_of
-from esclusa.cli.root import Command
+from esclusa.cli.root import Command, filter_hint
 from esclusa.cli.session import Session
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import parse_filter
+from esclusa.model.query import check_states, parse_filter
 from esclusa.model.texts import text
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def kinds(session: Session, system: bool) -> None:
     answer = session.look(lambda runtime: runtime.read_model.kinds(system=system))
     session.show_list(
         answer,
-        ["KIND", "PIPELINE", ">RECORDS", "STATES"],
+        ["!KIND", "PIPELINE", ">RECORDS", "+STATES"],
         (
             (k["table"], k["pipeline"], sum(c["count"] for c in k["counts"]), _counts(k))
             for k in answer
@@ -107,6 +108,7 @@ def _counts(kind: dict[str, Any]) -> str:
     "-s",
     "states",
     metavar="STATES",
+    shell_complete=state_names,
     help="Only records in these states, separated by commas.",
 )
 @where_option
@@ -114,6 +116,7 @@ def _counts(kind: dict[str, Any]) -> str:
     "--order",
     multiple=True,
     metavar="FIELD",
+    shell_complete=order_names,
     help="Order by this field; -FIELD for descending order.",
 )
 @click.option(
@@ -154,9 +157,11 @@ def records(
             table, filter, order=order, limit=limit or 50, after=after, archived=archived
         )
     )
+    if not page.items and "status" in filter:
+        check_states(kind, filter, session.look(lambda runtime: runtime.read_model.states(table)))
     session.show_page(
         page,
-        ["ID", "STATUS", ">ATTEMPTS", "DUE", *(f.name.upper() for f in kind.fields)],
+        ["!ID", "STATUS", ">ATTEMPTS", "DUE", *(f.name.upper() for f in kind.fields)],
         (
             [r.id, r.status, r.attempts, r.due_at, *(getattr(r, f.name, None) for f in kind.fields)]
             for r in page.items
@@ -189,7 +194,7 @@ def show(session: Session, table: str, id: str) -> None:
         )
         screen.line()
         screen.table(
-            ["AT (UTC)", "FROM", "TO", ">ATTEMPT", "BY", "REASON"],
+            ["AT (UTC)", "FROM", "TO", ">ATTEMPT", "BY", "+REASON"],
             ((moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps),
             empty="It has not moved yet.",
         )
@@ -207,7 +212,10 @@ def show(session: Session, table: str, id: str) -> None:
 
 def _cause(step: Any) -> str:
     error = f"{step.error['type']}: {step.error['message']}" if step.error else None
-    changes = [f"{name}: {old} → {new}" for name, (old, new) in (step.changes or {}).items()]
+    changes = [
+        f"{name}: {text_of(old)} → {text_of(new)}"
+        for name, (old, new) in (step.changes or {}).items()
+    ]
     return "; ".join(filter(None, (step.reason, error, *changes))) or "-"
 
 
@@ -264,7 +272,7 @@ def related(session: Session, table: str, id: str) -> None:
     answer = session.look(lambda runtime: runtime.read_model.related(table, id))
     session.show_list(
         answer,
-        ["DIRECTION", "FIELD", "KIND", "ID", "STATUS", "TITLE"],
+        ["DIRECTION", "FIELD", "KIND", "!ID", "STATUS", "TITLE"],
         (
             (r["way"], r["field"], r["table"], i["id"], i["status"], i["title"])
             for r in answer
@@ -282,14 +290,15 @@ def search(session: Session, text: str) -> None:
     answer = session.look(lambda runtime: runtime.read_model.search(text.strip()))
     session.show_list(
         answer,
-        ["KIND", "ID", "STATUS", "TITLE"],
+        ["KIND", "!ID", "STATUS", "TITLE"],
         ((k["table"], i["id"], i["status"], i["title"]) for k in answer for i in k["items"]),
-        f"No id begins with {text}.",
+        f"No id begins with {text}."
+        + (f" To filter: esclusa records KIND -w {text}" if filter_hint(text) else ""),
     )
 
 
 @click.command(cls=Command)
-@click.argument("name", metavar="[VIEW]", required=False)
+@click.argument("name", metavar="[VIEW]", required=False, shell_complete=view_names)
 @limit_option(50, 1000)
 @after_option
 @click.pass_obj
@@ -299,7 +308,7 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
         found = session.look(lambda runtime: runtime.read_model.views())
         session.show_list(
             found,
-            ["VIEW", ">RECORDS", "TITLE"],
+            ["!VIEW", ">RECORDS", "TITLE"],
             (
                 (v["view"], None if v["count"] is None else approximate(v), v["title"]["en"])
                 for v in found
@@ -310,7 +319,7 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
     page = session.look(lambda runtime: runtime.read_model.view(name, limit=limit, after=after))
     session.show_table(
         page,
-        [c.upper() for c in page["columns"]],
+        ["!ID" if c == "id" else c.upper() for c in page["columns"]],
         ([item.get(c) for c in page["columns"]] for item in page["items"]),
         "Empty.",
     )

@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from esclusa.cli.completion import cycle_names, outcome_names
 from esclusa.cli.options import (
     after_option,
     limit_option,
     system_option,
 )
 from esclusa.cli.output import ago, moment, seconds_of
-from esclusa.cli.root import Command, cycle_names
+from esclusa.cli.root import Command
 from esclusa.cli.session import Session
-from esclusa.model.query import parse_filter
+from esclusa.model.query import Page, check_states, parse_filter
 from esclusa.model.system_records import Alert, Run
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from esclusa.model.record import Record
+    from esclusa.runtime import Runtime
 
 
 @click.command(cls=Command)
@@ -28,7 +32,7 @@ def budgets(session: Session) -> None:
     answer, now = session.look_now(lambda runtime: runtime.read_model.budgets())
     session.show_list(
         answer,
-        ["BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"],
+        ["!BUDGET", "PER", ">SPENT", ">LIMIT", ">LEFT", "RESETS", "BY"],
         (
             (
                 b["budget"],
@@ -67,7 +71,10 @@ def cycles(session: Session, system: bool) -> None:
     "--cycle", metavar="CYCLE", shell_complete=cycle_names, help="Only runs of this cycle."
 )
 @click.option(
-    "--outcome", metavar="OUTCOME", help=f"Only these: {', '.join(Run.lifecycle.states)}."
+    "--outcome",
+    metavar="OUTCOME",
+    shell_complete=outcome_names,
+    help=f"Only these: {', '.join(Run.lifecycle.states)}.",
 )
 @limit_option(20)
 @after_option
@@ -78,18 +85,26 @@ def runs(
     """Runs of cycles, newest first."""
     given = {"cycle": cycle, "status": outcome}
     where = parse_filter(Run.kind, [f"{name}={value}" for name, value in given.items() if value])
-    page = session.look(lambda runtime: runtime.read_model.runs(where, limit=limit, after=after))
+    check_states(Run.kind, where)
+
+    async def ask(runtime: Runtime) -> Page[Record]:
+        page = await runtime.read_model.runs(where, limit=limit, after=after)
+        if cycle and not page.items:
+            runtime.engine.cycle(cycle)  # raises NotFound for one that never existed
+        return page
+
+    page = session.look(ask)
     session.show_page(
         page,
-        ["STARTED (UTC)", "CYCLE", "OUTCOME", ">TOOK", "COUNTERS", "MESSAGE"],
+        ["!RUN", "OUTCOME", "MESSAGE", ">TOOK", "STARTED (UTC)", "COUNTERS"],
         (
             (
-                moment(r.started_at),
-                r.cycle,
+                r.id,
                 r.status,
-                seconds_of(None if r.duration_ms is None else r.duration_ms / 1000),
-                _named(r.counters),
                 r.message,
+                seconds_of(None if r.duration_ms is None else r.duration_ms / 1000),
+                moment(r.started_at),
+                _named(r.counters),
             )
             for r in page.items
             if isinstance(r, Run)
@@ -111,9 +126,9 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
     page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
     session.show_page(
         page,
-        ["BEGUN (UTC)", "ENDED", "ALERT", "SUBJECT", "MESSAGE"],
+        ["ALERT", "!SUBJECT", "BEGUN (UTC)", "+MESSAGE", "ENDED (UTC)"],
         (
-            (moment(a.begun_at), _ended(a), a.name, a.subject, a.message)
+            (a.name, a.subject, moment(a.begun_at), a.message, _ended(a))
             for a in page.items
             if isinstance(a, Alert)
         ),
@@ -134,7 +149,7 @@ def workers(session: Session, every: bool) -> None:
     answer = [w for w in found if every or w["alive"]]
     session.show_list(
         answer,
-        ["WORKER", "STATE", "HOST", ">PID", "VERSION", "STARTED"],
+        ["!WORKER", "STATE", "HOST", ">PID", "VERSION", "STARTED"],
         (
             (w["id"], _state(w), w["host"], str(w["pid"]), w["version"], ago(w["started_at"], now))
             for w in answer
@@ -156,15 +171,15 @@ def leases(session: Session) -> None:
     answer, now = session.look_now(lambda runtime: runtime.read_model.leases())
     session.show_list(
         answer,
-        ["STAGE", "RECORD", "WORKER", ">ATTEMPT", "UNTIL", ""],
+        ["!RECORD", "STAGE", ">ATTEMPT", "UNTIL", "STATE", "WORKER"],
         (
             (
-                x["stage"],
                 x["id"],
-                x["worker"],
+                x["stage"],
                 x["attempt"],
                 ago(x["until"], now),
-                "orphan" if x["orphan"] else "",
+                "expired" if x["orphan"] else "held",
+                x["worker"],
             )
             for x in answer
         ),

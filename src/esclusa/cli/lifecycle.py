@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from esclusa.cli import FAILED, OK
+from esclusa.cli.completion import stage_names
 from esclusa.cli.output import Screen, text_of
 from esclusa.cli.root import Group
 from esclusa.cli.session import Session
@@ -27,6 +28,7 @@ from_now_option = click.option(
     "from_now",
     multiple=True,
     metavar="STAGE",
+    shell_complete=stage_names,
     help="Let a new stage take only records that become due from now on. Repeat for several.",
 )
 

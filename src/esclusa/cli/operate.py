@@ -6,10 +6,12 @@ An operation on many records counts them first, asks, and leaves an audit row.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from esclusa.cli.completion import budget_names, cycle_names, kind_names
 from esclusa.cli.options import (
     after_option,
     dry_option,
@@ -18,17 +20,20 @@ from esclusa.cli.options import (
     limit_option,
     reason_option,
     set_option,
+    to_option,
     where_option,
     yes_option,
 )
 from esclusa.cli.output import Screen, ago, moment, text_of
-from esclusa.cli.root import Command, Group, cycle_names
+from esclusa.cli.root import Command, Group, filter_hint
 from esclusa.cli.session import Session
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind
-from esclusa.model.query import parse_filter
+from esclusa.model.names import no_state
+from esclusa.model.query import Where, check_states, parse_filter
 from esclusa.model.system_records import DeadLetter
 from esclusa.model.texts import text
+from esclusa.model.value import value
 
 if TYPE_CHECKING:
     from esclusa.engine.audited import Acted
@@ -57,7 +62,8 @@ def retry(
     chosen = _chosen(session.kind(table), ids, where)
     return _apply(
         session,
-        lambda o: lambda **how: o.retry(table, **chosen, **how),
+        chosen,
+        lambda o: partial(o.retry, table),
         f"Retry {{}} of {table}?",
         reason,
         dry_run,
@@ -68,7 +74,7 @@ def retry(
 @click.command(cls=Command)
 @kind_argument
 @ids_argument
-@click.option("--to", required=True, metavar="STATE", help="The state to move them to.")
+@to_option
 @where_option
 @set_option
 @reason_option
@@ -88,11 +94,13 @@ def move(
 ) -> int:
     """Move records to a state by a declared move. If one record cannot make it, none is moved."""
     kind = session.kind(table)
-    chosen = _chosen(kind, ids, where) | {"fields": _fields(fields)}
-    kind.check_fields(chosen["fields"])
+    if to not in kind.lifecycle.states:
+        raise BadQuery(no_state(table, to, kind.lifecycle.states))
+    changed = kind.check_fields(_fields(fields))
     return _apply(
         session,
-        lambda o: lambda **how: o.move(table, to, **chosen, **how),
+        _chosen(kind, ids, where),
+        lambda o: partial(o.move, table, to, fields=changed),
         f"Move {{}} of {table} to {to}?",
         reason,
         dry_run,
@@ -105,7 +113,7 @@ def move(
 @click.option(
     "--from", "frm", required=True, metavar="STATE", help="The state that is not declared."
 )
-@click.option("--to", required=True, metavar="STATE", help="The state to move them to.")
+@to_option
 @reason_option
 @dry_option
 @yes_option
@@ -114,12 +122,13 @@ def repair(
     session: Session, table: str, frm: str, to: str, reason: str, dry_run: bool, yes: bool
 ) -> int:
     """Move all records out of a state that their lifecycle does not have. It needs a reason."""
-    session.kind(table)
+    kind = session.kind(table)
     if not reason and not dry_run:
         raise BadQuery(text("repair_reason"))
     return _apply(
         session,
-        lambda o: lambda **how: o.repair(table, frm, to, **how),
+        Chosen(kind),
+        lambda o: partial(o.repair, table, frm, to),
         f"Move {{}} of {table} from {frm} to {to}?",
         reason,
         dry_run,
@@ -147,7 +156,7 @@ def groups(session: Session) -> None:
 
     def draw(screen: Screen) -> None:
         screen.table(
-            [">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE"],
+            [">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "!EXAMPLE"],
             (
                 (
                     g["count"],
@@ -171,7 +180,11 @@ def groups(session: Session) -> None:
 
 
 _table_option = click.option(
-    "--table", "tables", metavar="KIND", help="Only dead letters of this kind."
+    "--table",
+    "table",
+    metavar="KIND",
+    shell_complete=kind_names,
+    help="Only dead letters of this kind.",
 )
 _error_option = click.option(
     "--error",
@@ -191,7 +204,7 @@ _error_option = click.option(
 @click.pass_obj
 def list_dead_letters(
     session: Session,
-    tables: str | None,
+    table: str | None,
     errors: str | None,
     where: tuple[str, ...],
     closed: bool,
@@ -199,23 +212,23 @@ def list_dead_letters(
     after: str | None,
 ) -> None:
     """Dead letters, newest first."""
-    filter = parse_filter(
-        DeadLetter.kind, [*_filters(tables, errors, where), *([] if closed else ["status=open"])]
-    )
+    given = _filters(session, table, errors, where)
+    filter = parse_filter(DeadLetter.kind, given if closed else [*given, "status=open"])
+    check_states(DeadLetter.kind, filter)
     page = session.look(
         lambda runtime: runtime.read_model.dead_letters(filter, limit=limit, after=after)
     )
     session.show_page(
         page,
-        ["AT (UTC)", "ID", "STATUS", "KIND", "RECORD", "ERROR", "MESSAGE"],
+        ["!ID", "!RECORD", "KIND", "ERROR", "STATUS", "AT (UTC)", "MESSAGE"],
         (
             (
-                moment(x.created_at),
                 x.id,
-                x.status,
-                x.table_name,
                 x.record_id,
+                x.table_name,
                 x.error_type,
+                x.status,
+                moment(x.created_at),
                 x.error_message,
             )
             for x in page.items
@@ -238,7 +251,7 @@ def list_dead_letters(
 def redrive(
     session: Session,
     ids: tuple[str, ...],
-    tables: str | None,
+    table: str | None,
     errors: str | None,
     where: tuple[str, ...],
     fields: tuple[str, ...],
@@ -247,12 +260,10 @@ def redrive(
     yes: bool,
 ) -> int:
     """Retry the records of dead letters. --set changes a field first."""
-    chosen = _chosen(DeadLetter.kind, ids, _filters(tables, errors, where)) | {
-        "fields": _fields(fields)
-    }
     return _apply(
         session,
-        lambda o: lambda **how: o.redrive(**chosen, **how),
+        _chosen(DeadLetter.kind, ids, _filters(session, table, errors, where)),
+        lambda o: partial(o.redrive, fields=_fields(fields)),
         "Redrive {}?",
         reason,
         dry_run,
@@ -273,7 +284,7 @@ def redrive(
 def discard(
     session: Session,
     ids: tuple[str, ...],
-    tables: str | None,
+    table: str | None,
     errors: str | None,
     where: tuple[str, ...],
     reason: str,
@@ -281,10 +292,10 @@ def discard(
     yes: bool,
 ) -> int:
     """Close dead letters without retrying their records."""
-    chosen = _chosen(DeadLetter.kind, ids, _filters(tables, errors, where))
     return _apply(
         session,
-        lambda o: lambda **how: o.discard(**chosen, **how),
+        _chosen(DeadLetter.kind, ids, _filters(session, table, errors, where)),
+        lambda o: o.discard,
         "Discard {}?",
         reason,
         dry_run,
@@ -319,7 +330,7 @@ def resume(session: Session, cycle: str, reason: str) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("budget")
+@click.argument("budget", shell_complete=budget_names)
 @click.argument("limit", type=click.IntRange(min=0))
 @click.option(
     "--per",
@@ -338,7 +349,12 @@ def limit(session: Session, budget: str, limit: int, per: str, reason: str) -> N
     )
 
 
-def _filters(table: str | None, error: str | None, where: tuple[str, ...]) -> tuple[str, ...]:
+def _filters(
+    session: Session, table: str | None, error: str | None, where: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The filters of dead letters. Raises NotFound for an unknown kind."""
+    if table:
+        session.kind(table)
     return (
         *where,
         *([f"table_name={table}"] if table else []),
@@ -346,13 +362,38 @@ def _filters(table: str | None, error: str | None, where: tuple[str, ...]) -> tu
     )
 
 
-def _chosen(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> dict[str, Any]:
+@value
+class Chosen:
+    """The records that a command acts on: by id, or by a filter; neither: the command knows."""
+
+    kind: Kind
+    ids: tuple[str, ...] | None = None
+    where: Where | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The arguments of the operation."""
+        given = {"ids": self.ids, "where": self.where}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def explain_no_match(self) -> None:
+        """Refuse what can match nothing: an undeclared state, a filter in the place of an id.
+
+        Raises BadQuery and UsageError.
+        """
+        if not self.kind.attached:  # in which other programs may write states of their own
+            check_states(self.kind, self.where or {})
+        for id in self.ids or ():
+            if hint := filter_hint(id, self.kind):
+                raise click.UsageError(hint)
+
+
+def _chosen(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> Chosen:
     if bool(ids) == bool(where):
         raise BadQuery(
             f"name the records of {kind.table} by id or by a filter "
             f"(--where status={kind.lifecycle.states[-1]}), not both"
         )
-    return {"ids": ids, "where": None} if ids else {"ids": None, "where": parse_filter(kind, where)}
+    return Chosen(kind, ids) if ids else Chosen(kind, None, parse_filter(kind, where))
 
 
 def _fields(given: tuple[str, ...]) -> dict[str, Any]:
@@ -368,6 +409,7 @@ def _fields(given: tuple[str, ...]) -> dict[str, Any]:
 
 def _apply(
     session: Session,
+    chosen: Chosen,
     verb: Callable[[Operations], Callable[..., Awaitable[Acted]]],
     question: str,
     reason: str,
@@ -379,12 +421,16 @@ def _apply(
 
     def act(**how: Any) -> Acted:
         return session.look(
-            lambda runtime: verb(runtime.operations(session.who))(reason=reason, **how)
+            lambda runtime: verb(runtime.operations(session.who))(
+                reason=reason, **chosen.options(), **how
+            )
         )
 
     would = act(dry_run=True)
     number = f"{'' if would.exact else 'more than '}{would.matched:,}"
     many = f"{number} {thing}{'' if would.matched == 1 else 's'}"
+    if would.matched == 0:
+        chosen.explain_no_match()
     if dry_run or would.matched == 0:
         session.show(
             would.answer() | {"dry_run": dry_run},

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from esclusa.cli.root import kind_names
+from esclusa.cli.completion import filters, kind_names, set_names, state_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +34,7 @@ where_option = click.option(
     "where",
     multiple=True,
     metavar="FILTER",
+    shell_complete=filters,
     help="field=value, field=a,b, field>=value, field=null or field!=null. Repeat to narrow down.",
 )
 system_option = click.option("--system", is_flag=True, help="Include system records.")
@@ -46,7 +47,19 @@ dry_option = click.option(
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 set_option = click.option(
-    "--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Also set this field."
+    "--set",
+    "fields",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    shell_complete=set_names,
+    help="Also set this field.",
+)
+to_option = click.option(
+    "--to",
+    required=True,
+    metavar="STATE",
+    shell_complete=state_names,
+    help="The state to move them to.",
 )
 
 

@@ -18,9 +18,13 @@ from esclusa.model import duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDEST = 60
+# Columns up to this width are not cut as long as longer ones can give way.
 SHORT = 20
+# The least width to which a long column is cut.
 FEW = 8
+# The least width to which a long id is wrapped.
+ID = 24
+# The most faults of an import that are printed.
 FAULTS = 20
 STYLES = {
     "ok": "green",
@@ -105,10 +109,14 @@ def approximate(counted: dict[str, Any]) -> str:
 
 
 class Screen:
-    """Prints tables and lines for people, with colours on a terminal."""
+    """Prints tables and lines for people, with colours on a terminal.
 
-    def __init__(self) -> None:
+    ``wide``: nothing is cut or left out for lack of room.
+    """
+
+    def __init__(self, *, wide: bool = False) -> None:
         self.terminal = sys.stdout.isatty()
+        self.wide = wide
 
     @cached_property
     def console(self) -> Console:
@@ -127,12 +135,20 @@ class Screen:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing"
     ) -> None:
-        """Print rows under their columns. ``>`` before a column's name aligns it to the right."""
+        """Print rows under their columns.
+
+        Marks before a column's name: ``>`` aligns it to the right, ``!`` is an id, which is never
+        cut, ``+`` wraps instead of being cut. Without a terminal, and with ``--wide``, nothing is
+        cut. A terminal gets the columns that fit, and a remark names the others.
+        """
         cells = [[text_of(cell) for cell in row] for row in rows]
         if not cells:
             self.line(empty, "dim")
-        elif self.terminal:
-            self.console.print(rich_table(columns, cells, self.console.width))
+        elif self.terminal and not self.wide:
+            shown, left_out = fitting(columns, cells, self.console.width)
+            self.console.print(rich_table(*shown, self.console.width))
+            if left_out:
+                click.echo(f"No room for {', '.join(left_out)}: use --wide.", err=True)
         else:
             self._plain(columns, cells)
 
@@ -144,7 +160,7 @@ class Screen:
             self.line(f"{name:<{width}}  {value}")
 
     def _plain(self, columns: Sequence[str], cells: list[list[str]]) -> None:
-        rows = [[c.lstrip(">") for c in columns], *([cut(cell) for cell in row] for row in cells)]
+        rows = [[_title(c) for c in columns], *cells]
         widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
         for row in rows:
             padded = [
@@ -154,27 +170,88 @@ class Screen:
             click.echo("  ".join(padded).rstrip())
 
 
-def cut(text: str, width: int = WIDEST) -> str:
-    """The text, shortened to this width."""
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _title(column: str) -> str:
+    """The title of a column, without the marks before it."""
+    return column.lstrip(">!+")
+
+
+def fitting(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], width: int
+) -> tuple[tuple[list[str], list[list[str]]], list[str]]:
+    """The columns and cells that fit into a terminal, and the titles of the columns that do not.
+
+    Ids are always there; then come the columns in their order, each with the width that it needs.
+    """
+    needed = [
+        _needed(name, size, _id_width(columns, width)) for name, size in _sizes(columns, cells)
+    ]
+    shown = [index for index, name in enumerate(columns) if _is_id(name)]
+    left = width + 2 - sum(needed[index] + 2 for index in shown)
+    for index in range(len(columns)):
+        if index in shown:
+            continue
+        left -= needed[index] + 2
+        if left < 0 and shown:
+            break
+        shown.append(index)
+    shown.sort()
+    left_out = [_title(name) for index, name in enumerate(columns) if index not in shown]
+    return ([columns[i] for i in shown], [[row[i] for i in shown] for row in cells]), left_out
+
+
+def _is_id(column: str) -> bool:
+    return column.startswith("!")
+
+
+def _sizes(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
+    """Each column with the width of its longest text."""
+    from rich.cells import cell_len
+
+    return [
+        (name, max(cell_len(text) for text in (_title(name), *(row[index] for row in cells))))
+        for index, name in enumerate(columns)
+    ]
+
+
+def _id_width(columns: Sequence[str], width: int) -> int:
+    """The least width of a long id in a terminal: together, ids take half of it."""
+    return max(ID, width // 2 // max(1, sum(map(_is_id, columns))))
+
+
+def _needed(column: str, size: int, id_width: int) -> int:
+    """The least width of a column.
+
+    A short one needs all of it, a long one a few letters. A long id goes on in the next line.
+    """
+    if _is_id(column):
+        return min(size, id_width)
+    return size if size <= SHORT else FEW
 
 
 def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Any:
     """The table for a terminal of this width, with every column."""
-    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    titles = [name.lstrip(">") for name in columns]
-    shown = [[cut(cell) for cell in row] for row in cells]
-    wide = [max(map(cell_len, column)) for column in zip(titles, *shown, strict=True)]
+    sizes = _sizes(columns, cells)
+    room = width - 2 * (len(columns) - 1)
+    least = sum(_needed(name, size, 0) for name, size in sizes if not _is_id(name))
+    most = _level([size for name, size in sizes if _is_id(name)], max(1, room - least))
+    ids = [min(size, most) if _is_id(name) else 0 for name, size in sizes]
+    others = [size for name, size in sizes if not _is_id(name)]
+    rest = iter(widths(others, max(1, room - sum(ids))))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for name, title, size in zip(
-        columns, titles, widths(wide, width - 2 * (len(columns) - 1)), strict=True
-    ):
+    for name, id in zip(columns, ids, strict=True):
+        wraps = name.startswith(("!", "+"))
         justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
-        table.add_column(title, justify=justify, overflow="ellipsis", no_wrap=True, width=size)
-    for row in shown:
+        table.add_column(
+            _title(name),
+            justify=justify,
+            overflow="fold" if wraps else "ellipsis",
+            no_wrap=not wraps,
+            width=id or next(rest),
+        )
+    for row in cells:
         table.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in row))
     return table
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,6 +14,10 @@ from esclusa import __version__
 from esclusa.cli.session import Session
 from esclusa.loading import BUILT_IN
 from esclusa.model.errors import EsclusaError, SettingsError
+from esclusa.model.names import nearest
+
+if TYPE_CHECKING:
+    from esclusa.model.kind import Kind
 
 # The groups of `--help`: the module of each, and its commands.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -57,7 +63,7 @@ def _session(ctx: click.Context) -> Session:
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if value and param.name in ("json", "config"):
+    if value and param.name in ("json", "wide", "config"):
         setattr(_session(ctx), param.name, value)
     elif isinstance(value, str) and param.name:
         _session(ctx).overrides[param.name] = value
@@ -71,6 +77,9 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
     always: dict[str, Any] = {"expose_value": False, "callback": _keep, "is_eager": True}
     return [
         click.Option(["--json"], is_flag=True, help="Print JSON.", **always),
+        click.Option(
+            ["--wide"], is_flag=True, hidden=hidden, help="Cut nothing in tables.", **always
+        ),
         *(
             click.Option([flag], metavar=metavar, help=help, hidden=hidden, **always)
             for flag, metavar, help in (
@@ -90,6 +99,30 @@ class Command(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += shared_options(hidden=True)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            hint = next(filter(None, map(filter_hint, given)), None)
+            if hint is None or not any(param.name == "where" for param in self.params):
+                raise
+            raise click.UsageError(f"{error.message}. {hint}", ctx) from None
+
+
+_FILTER = re.compile(r"([A-Za-z_]\w*)(?:>=|<=|!=|=|>|<)")
+
+
+def filter_hint(word: str, kind: Kind | None = None) -> str | None:
+    """What to write instead of a filter that stands alone; None if the word is no filter.
+
+    With a kind, only its fields make a filter: an id may contain ``=``.
+    """
+    match = _FILTER.match(word)
+    if match is None or (kind is not None and kind.name_of(match[1]) not in kind.types):
+        return None
+    return f"A filter needs -w: -w {shlex.quote(word)}"
 
 
 class Group(Command, click.Group):
@@ -132,7 +165,13 @@ class Root(click.Group):
                 named = f"{settings.sources['pipelines']}: it names {', '.join(settings.pipelines)}"
                 fault = f"{named}, not {name}; add {name}"
                 raise SettingsError(f"the pipeline {name} is not loaded", [fault])
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = nearest(args[0], self.list_commands(ctx))
+            if near is None:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near}?", ctx) from None
 
     def _pipelines(self, ctx: click.Context) -> dict[str, Callable[[], click.Command]]:
         """The own commands of the pipelines; for help, of the built-in ones if none is named."""
@@ -161,26 +200,3 @@ def root() -> None:
     esclusa status --watch           counts, backlogs, budgets and workers
     esclusa why KIND ID              why a record is not moving
     """  # noqa: D301 - click reads the control character: it keeps the lines below it
-
-
-def kind_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Completion of KIND."""
-    return _complete(lambda session: list(session.kinds()), ctx, incomplete)
-
-
-def cycle_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Completion of CYCLE."""
-    return _complete(
-        lambda session: [c.name for plan in session.settings.plans for c in plan.cycles],
-        ctx,
-        incomplete,
-    )
-
-
-def _complete(
-    names: Callable[[Session], list[str]], ctx: click.Context, incomplete: str
-) -> list[str]:
-    try:
-        return [name for name in names(_session(ctx)) if name.startswith(incomplete)]
-    except EsclusaError:
-        return []

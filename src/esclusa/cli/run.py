@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esclusa.cli import FAILED, OK, PARTIAL, STOPPED
+from esclusa.cli.completion import cycle_names
 from esclusa.cli.options import Seconds
 from esclusa.cli.output import STYLES, Screen
-from esclusa.cli.root import Command, cycle_names
+from esclusa.cli.root import Command
 from esclusa.cli.session import Session
 from esclusa.model.errors import StartStopped
 from esclusa.model.results import RunOutcome
@@ -38,7 +39,8 @@ _CODES: dict[RunOutcome, int] = {"ok": OK, "blocked": FAILED, "error": FAILED, "
 def demo(session: Session, leave: bool, port: int | None) -> int:
     """Run the four built-in pipelines against simulated providers with real faults.
 
-    The demo uses a store of its own below .cache/demo.
+    The demo uses a store of its own below .cache/demo; a second one runs beside it, in a folder and
+    on a port of its own.
     """
     from esclusa.cli.demo import demonstrate
 
@@ -185,7 +187,7 @@ def run_cycle(
     answer, stopped = session.work(do)
 
     def draw(screen: Screen) -> None:
-        _draw_run(screen, answer)
+        _draw_run(session, screen, answer)
         if answer["message"]:
             screen.line(answer["message"])
 
@@ -193,10 +195,14 @@ def run_cycle(
     return STOPPED if stopped else _CODES[answer["outcome"]]
 
 
-def _draw_run(screen: Screen, run: dict[str, Any]) -> None:
+def _draw_run(session: Session, screen: Screen, run: dict[str, Any]) -> None:
     counted = ", ".join(f"{name} {count:,}" for name, count in run["counters"].items())
+    cycles = {cycle.name: cycle for plan in session.settings.plans for cycle in plan.cycles}
+    cycle = cycles.get(run["cycle"])
+    if not counted and cycle is not None and cycle.function is None:
+        counted = "nothing was due"
     screen.line(
-        f"{run['cycle']}: {run['outcome']} ({counted or 'nothing was due'})",
+        f"{run['cycle']}: {run['outcome']}{f' ({counted})' if counted else ''}",
         STYLES.get(run["outcome"], ""),
     )
 
@@ -220,7 +226,7 @@ def tick(session: Session, seconds: float | None) -> int:
 
     def draw(screen: Screen) -> None:
         for ran in answer["runs"]:
-            _draw_run(screen, ran)
+            _draw_run(session, screen, ran)
         screen.line(
             "Nothing more is due." if answer["complete"] else "Time is up. The next tick continues."
         )

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from esclusa.cli.output import Screen, as_json
-from esclusa.model.errors import NotFound
-from esclusa.model.system_records import SYSTEM_RECORDS
-from esclusa.model.texts import text
+from esclusa.engine.registry import Registry
 
 if TYPE_CHECKING:
     from esclusa.model.kind import Kind
@@ -34,6 +32,7 @@ class Session:
         self.open_runtime = open_runtime
         self.open_store = open_store
         self.json = False
+        self.wide = False
         self.config: str | None = None
         self.overrides: dict[str, Any] = {}
         # The pipelines to load if the settings name none: the one whose own command this is.
@@ -60,16 +59,11 @@ class Session:
 
     def kind(self, table: str) -> Kind:
         """The kind of this table, without opening anything. Raises NotFound."""
-        kinds = self.kinds()
-        if table not in kinds:
-            raise NotFound(text("kind_not_found", table=table, known=", ".join(sorted(kinds))))
-        return kinds[table]
+        return Registry(self.settings.plans).kind(table)
 
     def kinds(self) -> dict[str, Kind]:
         """Every declared kind and every system kind, by table."""
-        return {k.table: k for plan in self.settings.plans for k in plan.kinds} | {
-            record.kind.table: record.kind for record in SYSTEM_RECORDS
-        }
+        return Registry(self.settings.plans).kinds
 
     # opening the runtime
 
@@ -106,7 +100,7 @@ class Session:
     @cached_property
     def screen(self) -> Screen:
         """Where answers for people are printed."""
-        return Screen()
+        return Screen(wide=self.wide)
 
     def show(self, answer: Any, draw: Callable[[Screen], None]) -> None:
         """Print the answer to stdout: as JSON with ``--json``, else with ``draw``."""

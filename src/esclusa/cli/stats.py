@@ -28,7 +28,7 @@ def rates(session: Session, minutes: int) -> None:
     times = ("p50", "p90", "p99")
     session.show_list(
         answer,
-        ["STAGE", *(f">{name.upper()}" for name in (*RATED, *times))],
+        ["!STAGE", *(f">{name.upper()}" for name in (*RATED, *times))],
         (
             (s["stage"], *(s["total"][n] for n in RATED), *(seconds_of(s[p]) for p in times))
             for s in answer
@@ -43,7 +43,7 @@ def archives(session: Session) -> None:
     """The archive of each kind and its exports."""
     answer = session.look(lambda runtime: runtime.read_model.archives())
     columns = {
-        "KIND": "table",
+        "!KIND": "table",
         ">ARCHIVED": "rows",
         ">NOT EXPORTED": "not_exported",
         ">EXPORTED": "exported_rows",
@@ -72,7 +72,7 @@ def audit(session: Session, limit: int, after: str | None) -> None:
     )
     session.show_page(
         page,
-        ["AT (UTC)", "WHO", "OPERATION", "ON", ">RECORDS", "REASON"],
+        ["AT (UTC)", "WHO", "OPERATION", "!ON", ">RECORDS", "+REASON"],
         (
             (moment(a.done_at), a.who, a.verb, a.subject, a.affected, a.reason)
             for a in page.items

@@ -14,6 +14,7 @@ from esclusa.cli.output import (
     ago,
     approximate,
     as_json,
+    fitting,
     moment,
     rich_table,
     seconds_of,
@@ -22,10 +23,10 @@ from esclusa.cli.output import (
 )
 from esclusa.model.texts import text
 
-KINDS = ["KIND", "STATES"]
-STAGES = ["STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "TIME TO DRAIN"]
-CYCLES = ["CYCLE", "STATE", "SCHEDULE", "NEXT", "LAST RUN", "OUTCOME"]
-BUDGETS = ["BUDGET", "PER", ">SPENT", ">LEFT", "RESETS"]
+KINDS = ["!KIND", "+STATES"]
+STAGES = ["!STAGE", ">DUE", "OLDEST", ">PER MIN", ">ERRORS", ">P50", ">P99", "+TIME TO DRAIN"]
+CYCLES = ["!CYCLE", "STATE", "SCHEDULE", "NEXT", "LAST RUN", "OUTCOME"]
+BUDGETS = ["!BUDGET", "PER", ">SPENT", ">LEFT", "RESETS"]
 
 
 def draw_status(screen: Screen, answer: dict[str, Any]) -> None:
@@ -59,12 +60,9 @@ async def watch_status(
             answer = await ask()
             parts: list[Any] = [Text(_head(answer), "bold")]
             for columns, rows in _tables(answer):
-                parts += [
-                    Text(),
-                    rich_table(
-                        columns, [[text_of(c) for c in row] for row in rows], screen.console.width
-                    ),
-                ]
+                cells = [[text_of(cell) for cell in row] for row in rows]
+                shown, _ = fitting(columns, cells, screen.console.width)
+                parts += [Text(), rich_table(*shown, screen.console.width)]
             live.update(
                 Group(
                     *parts,
@@ -112,7 +110,7 @@ def _tables(answer: dict[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:
         return
     yield KINDS, [(k["table"], _states(k)) for k in answer["kinds"]]
     if answer["stages"]:
-        yield STAGES, [_stage(s, now) for s in answer["stages"]]
+        yield STAGES, [_stage(s) for s in answer["stages"]]
     if answer["cycles"]:
         yield CYCLES, cycle_rows(answer["cycles"], now)
     windows = [(b["budget"], w) for b in answer["budgets"] for w in b["windows"]]
@@ -127,7 +125,7 @@ def _states(kind: dict[str, Any]) -> str:
     return "  ".join(f"{c['state']} {approximate(c)}" for c in kind["counts"])
 
 
-def _stage(stage: dict[str, Any], now: datetime) -> list[Any]:
+def _stage(stage: dict[str, Any]) -> list[Any]:
     return [
         stage["stage"],
         f"{stage['due']:,}{'' if stage['due_exact'] else '+'}",
@@ -136,10 +134,17 @@ def _stage(stage: dict[str, Any], now: datetime) -> list[Any]:
         share(stage["error_share"]),
         seconds_of(stage["p50"]),
         seconds_of(stage["p99"]),
-        f"paused, {ago(stage['pause']['until'], now)}"
-        if stage["pause"]
-        else seconds_of(stage["drain_seconds"]),
+        _drain(stage),
     ]
+
+
+def _drain(stage: dict[str, Any]) -> str:
+    """The time to drain with what limits it, or why there is none at this rate."""
+    note = stage["drain_note"]
+    if stage["drain_seconds"] is None:
+        return f"not at this rate: {note}" if note else "-"
+    seconds = seconds_of(stage["drain_seconds"])
+    return f"{seconds}: {note}" if note else seconds
 
 
 def cycle_rows(cycles: list[dict[str, Any]], now: datetime) -> list[list[Any]]:
