@@ -124,7 +124,7 @@ class LocalArtifacts(Artifacts):
         return self._address(clean(path))
 
     def _address(self, path: str) -> str:
-        return f"{self._public or self.url}/{quote(path, safe='/')}"
+        return f"{self._public or self.url}/{quote(path, safe='/:@,=')}"
 
     # Blocking, in threads
 

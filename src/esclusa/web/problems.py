@@ -169,10 +169,16 @@ def error_response(error: Exception, instance: str | None = None) -> JSONRespons
     status, slug, title = found
     more: dict[str, Any] = {}
     if isinstance(error, errors.Refusal) and error.text.code != "plain":
-        more = {
-            "code": error.text.code,
-            "values": redact.fields(jsonable_encoder(error.text.values)),
-        }
+        values = redact.fields(jsonable_encoder(error.text.values))
+        more = {"code": error.text.code, "values": values}
+        if error.text.code == "did_you_mean":
+            refusal = error.text.values["refusal"]
+            values = redact.fields(jsonable_encoder(refusal.values))
+            more = {
+                "code": refusal.code,
+                "values": values,
+                "did_you_mean": error.text.values["name"],
+            }
     if isinstance(error, errors.UndeclaredMove):
         more |= {"from": error.frm, "to": error.to}
     elif isinstance(error, errors.FaultsError):

@@ -35,6 +35,7 @@ from esclusa.web.api import (
 )
 from esclusa.web.auth.middleware import AuthMiddleware
 from esclusa.web.auth.tokens import FailedAttempts, hash_tokens, require_tokens
+from esclusa.web.compression import CompressionMiddleware
 from esclusa.web.connections import ConnectionLimits, HttpProtocol, HttpServer
 from esclusa.web.console import page_data, pages, render
 from esclusa.web.console.context import ConsoleContext
@@ -105,6 +106,7 @@ def create_app(
         oidc=tick.oidc_verifiers(runtime.settings),
         origins=runtime.settings.cors_origins,
     )
+    app.add_middleware(CompressionMiddleware)
     app.add_middleware(
         SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=body_limit
     )

@@ -101,7 +101,7 @@ def test_the_message_of_a_stored_error_is_translated(spanish: None) -> None:
     stored = {"message": str(wrong), "code": wrong.code, "values": dict(wrong.values)}
     shown = page_data.error(stored)
     assert shown is not None
-    assert shown["message"] == "etapa a.b: el manejador debe responder To, Retry o Wait, no str"
+    assert shown["message"] == "etapa a.b: la función debe responder To, Retry o Wait, no str"
 
 
 @pytest.mark.parametrize(

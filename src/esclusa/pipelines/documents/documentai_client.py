@@ -266,7 +266,9 @@ def _failure(error: Any) -> Failure | Throttled:
     details = "; ".join(
         str(v.description) for d in error.details or () for v in getattr(d, "field_violations", ())
     )
-    message = f"{error.message}" + (f" ({details})" if details else "")
+    # Google's REST client puts the method and the escaped address before the message.
+    plain = re.sub(r"\A[A-Z]+ https?://\S+: ", "", f"{error.message}")
+    message = plain + (f" ({details})" if details else "")
     return _named_failure(status, message, _retry_seconds(error))
 
 

@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind
-from esclusa.model.query import Page, one_of
+from esclusa.model.names import unknown
+from esclusa.model.query import Page, check_states, one_of
 from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
-from esclusa.model.texts import text
 from esclusa.observability import redact
 from esclusa.runtime import Runtime
-from esclusa.web.api.filters import OPERATORS, RESERVED, check_states, filter_from_json
+from esclusa.web.api.filters import OPERATORS, RESERVED, filter_from_json
 from esclusa.web.auth.tokens import read_only
 from esclusa.web.paths import as_pasted
 
@@ -50,14 +50,9 @@ async def refuse_unknown(request: Request) -> None:
     given = set(request.query_params)
     if FILTER_PARAMETER in (route.openapi_extra or {}).get("parameters", ()):
         given &= RESERVED  # the others are fields
-    if unknown := sorted(given - known - paging):
-        raise BadQuery(
-            text(
-                "no_parameter",
-                names=", ".join(unknown),
-                known=", ".join(sorted(known)) or "-",
-            )
-        )
+    if others := sorted(given - known - paging):
+        names = ", ".join(others)
+        raise BadQuery(unknown("no_parameter", others[0], known, names=names))
 
 
 async def refuse_unknown_states(runtime: Runtime, kind: Kind, where: dict[str, Any]) -> None:

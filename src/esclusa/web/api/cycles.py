@@ -170,6 +170,8 @@ async def runs(
     """Runs of every cycle, filtered by any field of a run."""
     where = filter_from_query(Run.kind, request.query_params.multi_items())
     page = await runtime.read_model.runs(where, limit=limit, after=after)
+    if cycle and not page.items:
+        runtime.engine.cycle(cycle)  # raises NotFound for one that never existed
     return {"items": [run_json(run) for run in page.items], "next": page.next}
 
 

@@ -79,7 +79,11 @@ async def dead_letters(
 ) -> Any:
     """Dead letters, filtered by any of their fields."""
     where = filter_from_query(DeadLetter.kind, request.query_params.multi_items())
-    return page_json(await runtime.read_model.dead_letters(where, limit=limit, after=after))
+    page = await runtime.read_model.dead_letters(where, limit=limit, after=after)
+    table = request.query_params.get("table_name")
+    if table and not page.items:
+        runtime.engine.kind(table)  # raises NotFound for one that never existed
+    return page_json(page)
 
 
 @router.get(

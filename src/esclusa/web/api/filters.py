@@ -8,7 +8,17 @@ from typing import Any
 
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind
-from esclusa.model.query import Cond, Op, Test, conditions, not_null, null, parse_filter
+from esclusa.model.names import unknown
+from esclusa.model.query import (
+    Cond,
+    Op,
+    Test,
+    check_states,
+    conditions,
+    not_null,
+    null,
+    parse_filter,
+)
 from esclusa.model.storable import storage_fault
 from esclusa.model.texts import text
 from esclusa.observability import redact
@@ -60,7 +70,9 @@ def filter_from_query(
         ).items():
             tests[field] = _combine(tests[field], test) if field in tests else test
     _refuse_secrets(kind, tests)
-    return tests if any_state or kind.attached else check_states(kind, tests)
+    if not any_state and not kind.attached:
+        check_states(kind, tests)
+    return tests
 
 
 def strict_filter_from_query(
@@ -91,7 +103,9 @@ def filter_from_json(kind: Kind, filter: Mapping[str, Any]) -> dict[str, Test]:
             *(_cond(field, _operator(name, op), each) for op, each in conditions.items()),
         )
     _refuse_secrets(kind, tests)
-    return dict(tests) if kind.attached else check_states(kind, dict(tests))
+    if not kind.attached:
+        check_states(kind, tests)
+    return dict(tests)
 
 
 def check_order(kind: Kind, order: str) -> tuple[str, ...]:
@@ -147,9 +161,7 @@ def _split(kind: Kind, name: str) -> tuple[str, str | None]:
 
 def _operator(name: str, operator: str) -> Op:
     if operator not in OPERATORS:
-        raise BadQuery(
-            text("no_operator", field=name, operator=operator, known=", ".join(OPERATORS))
-        )
+        raise BadQuery(unknown("no_operator", operator, OPERATORS, field=name, operator=operator))
     return OPERATORS[operator]
 
 
@@ -167,24 +179,3 @@ def _cond(name: str, op: Op, value: Any) -> Cond:
     if isinstance(value, list) and op not in ("eq", "in"):
         raise BadQuery(text("single_value", field=name, count=len(value)))
     return Cond("in", tuple(values)) if isinstance(value, list) or op == "in" else Cond(op, value)
-
-
-def check_states(kind: Kind, tests: dict[str, Test], stored: Iterable[str] = ()) -> dict[str, Test]:
-    """The tests. Raises BadQuery for an undeclared state: it is probably misspelt.
-
-    ``stored``: the states of records; other programs may write states of their own.
-    """
-    declared = {*kind.lifecycle.with_earlier(kind.lifecycle.states), *stored}
-    test = tests.get("status", ())
-    for cond in test if isinstance(test, tuple) else (test,):
-        for state in cond.value if cond.op == "in" else (cond.value,):
-            if state is not None and state not in declared:
-                raise BadQuery(
-                    text(
-                        "no_state",
-                        table=kind.table,
-                        state=state,
-                        states=", ".join(kind.lifecycle.states),
-                    )
-                )
-    return tests

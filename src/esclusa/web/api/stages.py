@@ -27,7 +27,11 @@ class PauseOut(BaseModel):
 
 
 class StageOut(BaseModel):
-    """A stage: what is due, and its throughput and errors in the last five minutes."""
+    """A stage: what is due, and its throughput and errors in the last five minutes.
+
+    ``drain_seconds``: when what is due will be handled; null: not at this rate, and ``drain_note``
+    says why. With a number, ``drain_note`` says what limits it.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -45,6 +49,7 @@ class StageOut(BaseModel):
     p50: float | None
     p99: float | None
     drain_seconds: float | None
+    drain_note: str | None
     pause: PauseOut | None
 
 
@@ -82,6 +87,7 @@ class LeaseOut(BaseModel):
 class WindowOut(BaseModel):
     """The open window of a budget: what is used and left, and when it resets.
 
+    ``waits``: something will need it; otherwise the forecast is what is used now.
     A rate has a ``burst``, and ``free_at`` if its next unit is not free now.
     """
 
@@ -93,6 +99,7 @@ class WindowOut(BaseModel):
     start: datetime
     reset: datetime
     spenders: dict[str, int]
+    waits: bool
     projected: int
     runs_out_at: datetime | None
     barred: datetime | None

@@ -74,6 +74,8 @@ def _pages(api: APIRouter, console: ConsoleContext) -> None:
             DeadLetter.kind, [(f"{name}__eq", value) for name, value in given.items() if value]
         )
         page = await read_model.dead_letters(where, limit=PAGE, after=after)
+        if table and not page.items:
+            read_model.lookup(table)  # raises NotFound for one that never existed
         return await console.page(
             request,
             "dead-letter-list.html",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 from fastapi import Request
 
@@ -16,8 +15,8 @@ from esclusa.web.console import render
 PAGE_PARAMETERS = frozenset(
     {"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"}
 )
-# How a typed filter begins: `field=`, `field>=`.
-CONDITION = r"[A-Za-z_]\w*\s*(?:>=|<=|!=|=|>|<)"
+# How a typed filter begins: `field=`, `field>=`. The kind refuses what is not one of its fields.
+CONDITION = r"[^\s=<>!]+\s*(?:>=|<=|!=|=|>|<)"
 OPERATORS = {"=": "", ">=": "__gte", "<=": "__lte", ">": "__gt", "<": "__lt"}
 
 Params = Sequence[tuple[str, str]]
@@ -67,7 +66,7 @@ def _parameter(part: str) -> tuple[str, str]:
 def address_of(kind: Kind, params: Params, *parts: str) -> str:
     """The list of a kind, or a page below it, with these parameters."""
     base = render.url("console", "records", kind.table, *parts)
-    return f"{base}?{urlencode(params)}" if params else base
+    return f"{base}?{render.query(params)}" if params else base
 
 
 def list_address(kind: Kind, items: Params) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import unquote
 
 from esclusa.engine.why import Why
 from esclusa.health import Check
@@ -304,7 +304,10 @@ def _link(console: ConsoleContext, value: Any) -> dict[str, Any] | None:
         return None
     path = value.removeprefix(console.runtime.artifacts.public_url("x").removesuffix("x"))
     if path and path != value:
-        return {"href": render.url("api", "artifacts", *path.split("/")), "external": False}
+        return {
+            "href": render.url("api", "artifacts", *unquote(path).split("/")),
+            "external": False,
+        }
     if value.startswith(("https://", "http://")) and " " not in value:
         return {"href": value, "external": True}
     return None
@@ -398,7 +401,7 @@ def chips(
             {
                 "field": field,
                 "condition": condition,
-                "without": f"{render.url('console', 'records', kind.table)}?{urlencode(others)}",
+                "without": f"{render.url('console', 'records', kind.table)}?{render.query(others)}",
             }
         )
     return out

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from esclusa.model.errors import EsclusaError
@@ -59,11 +59,12 @@ def _files(api: APIRouter, console: ConsoleContext) -> None:
         file = console.static_files.get(name)
         if file is None:
             raise HTTPException(404)
-        return FileResponse(
-            file,
+        return Response(
+            render.file_content(file),
             headers={
                 "Cache-Control": "public, max-age=31536000, immutable",
                 "Content-Type": f"{render.MEDIA_TYPES[file.suffix]}; charset=utf-8",
+                "ETag": f'"{render.file_version(file)}"',
             },
         )
 
@@ -108,6 +109,9 @@ def _map(api: APIRouter, console: ConsoleContext) -> None:
             age, pause = stage["oldest_due_seconds"], stage["pause"]
             if pause is not None:
                 pause["reason"] = translate.sentence(pause["reason"])
+            if stage["drain_note"] is not None:
+                note = translate.sentence(stage["drain_note"])
+                stage["drain_note"] = f"{note[:1].upper()}{note[1:]}."
             stage |= {
                 "trend": trends[stage["stage"]],
                 "stuck": age is not None and age > limit,
@@ -168,6 +172,8 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
     ) -> Response:
         where = filters.filter_from_query(Run.kind, [("cycle", cycle), ("status", status)])
         page = await console.read_model.runs(where, limit=PAGE, after=after)
+        if cycle and not page.items:
+            console.read_model.registry.cycle(cycle)  # raises NotFound for one that never existed
         return await console.page(
             request,
             "runs.html",

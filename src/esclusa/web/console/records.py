@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 from esclusa.exports import FORMATS, Format
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.kind import Kind
-from esclusa.model.query import beginning, query
+from esclusa.model.query import beginning, check_states, query
 from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
 from esclusa.model.suspects import worker_of
@@ -44,10 +44,11 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
 
     @api.get("/console/search")
     async def search(request: Request, q: str = "") -> Response:
-        found = await read_model.search(q.strip())
-        if len(found) == 1 and len(found[0]["items"]) == 1:
-            table, id = found[0]["table"], found[0]["items"][0]["id"]
-            return RedirectResponse(render.url("console", "records", table, id), 303)
+        q = q.strip()
+        found = await read_model.search(q)
+        exact = [f["table"] for f in found if f["items"][0]["id"] == q]
+        if len(exact) == 1:  # a record whose id only begins so may be another one
+            return RedirectResponse(render.url("console", "records", exact[0], q), 303)
         return await console.page(
             request,
             "search.html",
@@ -82,10 +83,15 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         kind = read_model.lookup(table)
         items = filter_items(request.query_params.multi_items(), "after")
         where = filters.filter_from_query(kind, items, archived=archived, any_state=True)
-        if address := canonical(kind, request):
-            return RedirectResponse(address, 303)
-        given = [(n, v) for n, v in items if v]
         q = q.strip()
+        try:
+            if address := canonical(kind, request):
+                return RedirectResponse(address, 303)
+        except BadQuery:
+            ids = {"id": beginning(q)}  # an id may look like a filter
+            if not (await read_model.records(table, ids, limit=1, archived=archived)).items:
+                raise
+        given = [(n, v) for n, v in items if v]
         if q:
             where = {**where, "id": beginning(q)}
         states = [v for n, v in given if n == "status"]
@@ -107,7 +113,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             usual = ""  # the store has no index for this order, so list by id
             page = await read_model.records(table, where, limit=PAGE, archived=archived)
         if not page.items and "status" in where:
-            filters.check_states(kind, where, await read_model.states(table))
+            check_states(kind, where, await read_model.states(table))
         matched = await console.cache.get(
             f"count {query(kind, where, archived=archived)}",
             1.0,

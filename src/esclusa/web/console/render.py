@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -56,8 +56,18 @@ def path(*parts: str, **params: Any) -> str:
         for name, value in params.items()
         for each in (value if isinstance(value, list | tuple) else [value])
     ]
-    query = urlencode([(name, value) for name, value in pairs if value not in (None, "")])
-    return f"{whole}?{query}" if query else whole
+    given = query([(name, value) for name, value in pairs if value not in (None, "")])
+    return f"{whole}?{given}" if given else whole
+
+
+def query(params: Iterable[tuple[str, Any]]) -> str:
+    """Parameters as an address has them; ids, times and lists stay readable in it."""
+    return urlencode(list(params), safe=":,@/")
+
+
+def fragment(id: str) -> str:
+    """The part of an address after ``#`` that leads to the element with this id."""
+    return quote(id, safe="/:@,=~!$&'()*+;?-._")
 
 
 def duration(seconds: float | None) -> str:
@@ -248,6 +258,7 @@ def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
         loader=ChoiceLoader([FileSystemLoader(FOLDER / "templates"), own]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: "" if value is None else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -276,6 +287,7 @@ def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
         "changed": changed,
         "shell": shlex.quote,
         "breakable": breakable,
+        "fragment": fragment,
         "ago": lambda value: ago(as_time(value)),
         "full": lambda value: full(as_time(value)),
     }
@@ -289,6 +301,12 @@ def compile_templates(templates: Environment) -> None:
 
 
 @lru_cache(maxsize=64)
+def file_content(file: Path) -> bytes:
+    """A static file; it is read once."""
+    return file.read_bytes()
+
+
+@lru_cache(maxsize=64)
 def file_version(file: Path) -> str:
     """A short hash of a static file: its address changes when the file does."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:10]
+    return hashlib.sha256(file_content(file)).hexdigest()[:10]

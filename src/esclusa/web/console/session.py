@@ -88,12 +88,23 @@ class Sessions:
         return Visitor(token.name, token.role, parts[2])
 
     def form_token(self, nonce: str) -> str:
-        """The token that every form of this visitor carries."""
-        return _sign(self._form_key, f"form.{nonce}")
+        """The token that every form of this visitor carries.
+
+        It is masked anew each time: a page that holds it may be compressed.
+        """
+        token = _digest(self._form_key, f"form.{nonce}")
+        mask = secrets.token_bytes(len(token))
+        return (mask + _mask(token, mask)).hex()
 
     def genuine(self, nonce: str, given: str) -> bool:
         """Whether the form was made for this visitor."""
-        return bool(nonce) and _same(self.form_token(nonce), given)
+        try:
+            raw = bytes.fromhex(given)
+        except ValueError:
+            return False
+        token = _digest(self._form_key, f"form.{nonce}")
+        mask, masked = raw[: len(token)], raw[len(token) :]
+        return bool(nonce) and hmac.compare_digest(_mask(masked, mask), token)
 
 
 class EndedSessions:
@@ -146,7 +157,16 @@ def _same(expected: str, given: str) -> bool:
 
 
 def _sign(key: bytes, content: str) -> str:
-    return _encode(hmac.new(key, f"esclusa.{content}".encode(), hashlib.sha256).digest())
+    return _encode(_digest(key, content))
+
+
+def _digest(key: bytes, content: str) -> bytes:
+    return hmac.new(key, f"esclusa.{content}".encode(), hashlib.sha256).digest()
+
+
+def _mask(content: bytes, mask: bytes) -> bytes:
+    """The content masked, or a masked one as it was."""
+    return bytes(a ^ b for a, b in zip(content, mask, strict=False))
 
 
 def _encode(content: bytes) -> str:

@@ -28,10 +28,12 @@ def stored(text: str | None) -> str:
 
 
 def _word(name: str, value: Any) -> Any:
-    """A value of a text: texts are translated, times and schedules are put into words."""
+    """A value of a text: texts are translated; times, schedules and periods are put into words."""
     if isinstance(value, Text):
         return sentence(value)
     if name == "schedule":
         return render.schedule(str(value))
+    if name == "per":
+        return gettext(f"per {value}").partition(" ")[2]
     moment = value if isinstance(value, datetime) else render.parsed_time(value)
     return value if moment is None else render.full(moment)

@@ -2,6 +2,14 @@
 
 const trace = document.querySelector("[data-trace]");
 const all = (selector) => [...trace.querySelectorAll(selector)];
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a stray percent sign
+  }
+}
 const one = (selector) => trace.querySelector(selector);
 
 if (trace) {
@@ -105,6 +113,7 @@ if (trace) {
     }
   });
 
-  const linked = all(".values li[id]").find((li) => `#${li.id}` === location.hash);
+  const hashes = [location.hash, decoded(location.hash)];
+  const linked = all(".values li[id]").find((li) => hashes.includes(`#${li.id}`));
   if (linked) select(linked.querySelector("[data-value]").dataset.value, "");
 }
