@@ -22,6 +22,7 @@ from esclusa.engine.threads import end_tasks
 from esclusa.engine.watchdog import LOOP_BLOCKED
 from esclusa.model import duration
 from esclusa.model.budget import Budget, WindowUse
+from esclusa.model.deadline import ALERT as DEADLINE
 from esclusa.model.errors import StoreConflict, StoreUnavailable
 from esclusa.model.query import at_least
 from esclusa.model.schedule import Always, Manual, Schedule
@@ -115,6 +116,7 @@ class AlertJudge:
             self._error_shares,
             self._finished_runs,
             self._blocked_loops,
+            self._deadlines,
             self._backlogs,
             self._workers,
             self._budgets,
@@ -192,6 +194,26 @@ class AlertJudge:
         """End the alert of a process that ended while its event loop was blocked."""
         for (name, subject), alert in list((await self._alerts.open()).items()):
             if name == LOOP_BLOCKED and self._quiet(alert):
+                await self._alerts.end(name, subject)
+
+    async def _deadlines(self) -> None:
+        """End the alert of a deadline when no record is left in the state that it leads to.
+
+        In a terminal state records stay; there it ends a while after the last one.
+        """
+        for (name, subject), alert in list((await self._alerts.open()).items()):
+            cycle = self._registry.cycles.get(subject)
+            stage = cycle.stages[0] if cycle is not None and cycle.stages else None
+            if name != DEADLINE or stage is None or stage.deadline is None:
+                continue
+            to = stage.deadline.to
+            if to in stage.kind.lifecycle.terminal:
+                over = self._quiet(alert)
+            else:
+                over = not (
+                    await self._records.find(stage.kind.model, {"status": to}, limit=1)
+                ).items
+            if over:
                 await self._alerts.end(name, subject)
 
     def _quiet(self, alert: Alert) -> bool:

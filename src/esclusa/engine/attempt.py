@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from esclusa.engine.deadlines import entered_at
 from esclusa.engine.records import Records
 from esclusa.engine.runs import RunContext
 from esclusa.engine.settlement_queue import SettlementQueue
@@ -187,6 +188,10 @@ class Attempt:
         file = await self.artifacts.keep(path, body, content_type=content_type, create=create)
         self.kept += (file,)
         return file.url
+
+    async def entered_at(self) -> datetime:
+        """When the record entered its present state, as far as its history shows."""
+        return await entered_at(self.run.tools.store, self._leases[0].record, self.now)
 
     async def caught_up(self) -> None:
         """Wait until everything that this process has settled in this stage so far is written.

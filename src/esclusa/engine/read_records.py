@@ -9,6 +9,7 @@ from typing import Any
 
 from esclusa.engine import read_shapes as shapes
 from esclusa.engine.clock import StoreClock
+from esclusa.engine.deadlines import deadline_of, entered_at
 from esclusa.engine.options import Options
 from esclusa.engine.pauses import open_pauses
 from esclusa.engine.records import Records
@@ -216,6 +217,9 @@ class RecordReader:
             earlier=await self._earlier_states(record),
             starts={s.name: t for s in stages if (t := self.registry.start_of(s)) is not None},
             locked_since=(await self._store.foreign_locks(record.kind, [id])).get(id),
+            entered=(
+                await entered_at(self._store, record, now) if deadline_of(record, stages) else None
+            ),
         )
 
     async def _earlier_states(self, record: Record) -> list[str]:

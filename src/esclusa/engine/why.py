@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from esclusa.engine.deadlines import deadline_of
+from esclusa.model import duration
 from esclusa.model.budget import WindowUse
 from esclusa.model.query import Cond, matches
 from esclusa.model.record import Record
@@ -62,13 +64,15 @@ def why(
     earlier: Collection[str] = (),
     starts: Mapping[str, datetime] = {},
     locked_since: datetime | None = None,
+    entered: datetime | None = None,
 ) -> Why:
     """Name what keeps the record where it is.
 
     ``stages`` are those of its kind, ``cycles`` their cycles, ``pauses`` their pauses.
     ``last``: the move that brought it into its state, if one did. ``earlier``: states that earlier
     versions declared. ``starts``: the times from which on stages take records. ``locked_since``:
-    since when a worker of another program has it.
+    since when a worker of another program has it. ``entered``: when it entered a state that has a
+    deadline.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
@@ -76,9 +80,9 @@ def why(
         return Why(state, (_undeclared(record, last, earlier, until),), until)
     if state in life.terminal:
         return Why(state, (Reason("finished", text("why_finished", state=state)),))
-    taking = [stage for stage in stages if state in stage.states]
+    taking = [stage for stage in stages if state in stage.states and stage.deadline is None]
     if not taking:
-        return Why(state, (_not_taken(record, stages),))
+        return Why(state, (_not_taken(record, stages), *_deadline(record, stages, entered)))
     values = record.model_dump(warnings=False)  # other programs write any type
     passing = [stage for stage in taking if matches(values, stage.where)]
     if not passing:
@@ -139,6 +143,18 @@ def _not_taken(record: Record, stages: Sequence[Stage]) -> Reason:
     if not any(stage.exhausted == state for stage in stages):
         return Reason("no_stage", text("why_no_stage", state=state, targets=targets))
     return _exhausted(record, record.kind.lifecycle.targets(state))
+
+
+def _deadline(
+    record: Record, stages: Sequence[Stage], entered: datetime | None
+) -> tuple[Reason, ...]:
+    stage = deadline_of(record, stages)
+    if stage is None or stage.deadline is None or entered is None:
+        return ()
+    deadline = stage.deadline
+    due = entered + timedelta(seconds=deadline.seconds)
+    values = {"limit": duration.words(deadline.seconds), "state": record.status, "to": deadline.to}
+    return (Reason("deadline", text("why_deadline", due=due, **values), due),)
 
 
 def _exhausted(record: Record, states: Sequence[str]) -> Reason:

@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
 from esclusa.model.budget import Budget
 from esclusa.model.declaration import Adopt, adoption
+from esclusa.model.declared_deadline import DeclaredDeadline, add_deadlines, deadline_cycles
 from esclusa.model.errors import BadQuery, DeclarationError
 from esclusa.model.kind import Kind
 from esclusa.model.plan import DeclaredQuery, NoSettings, Plan, View, ViewFunction
@@ -64,6 +66,7 @@ class App:
     _parts: list[tuple[str, Where]] = field(default_factory=list)
     _adopt: list[tuple[type[Record], Callable[[Any], Adopt]]] = field(default_factory=list)
     _queries: list[DeclaredQuery] = field(default_factory=list)
+    _deadlines: list[DeclaredDeadline] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -146,6 +149,31 @@ class App:
             return function
 
         return declare
+
+    def deadline(
+        self,
+        record: type[Record],
+        state: str,
+        *,
+        after: str | float | timedelta | FromSettings[str | float | timedelta | None],
+        to: str,
+        name: str | None = None,
+    ) -> None:
+        """Declare how long a record may be in a state that no stage takes, and where it goes then.
+
+        after: since it entered the state, "2d"; if a function of the settings answers None, there
+        is no deadline. An alert begins with the first record that is moved to the state ``to``, and
+        ends when no record is left there. The deadline is a stage with a cycle of its own, called
+        STATE-deadline unless it has a name.
+        """
+        slug = name or f"{state}-deadline".lower().replace("_", "-")
+        self._refuse_name(slug, "stage")
+        declared = DeclaredDeadline(slug, _kind(record, f"deadline {slug}"), state, to, after)
+        if faults := declared.faults():
+            raise DeclarationError(f"pipeline {self.name}", faults)
+        self._deadlines.append(declared)
+        if record not in self.records:
+            self.records.append(record)
 
     def adopt(self, record: type[Record], states: Callable[[Any], Adopt]) -> None:
         """Declare ``adopt=`` of a record as a function of the settings."""
@@ -309,11 +337,12 @@ class App:
                 stages[slug] = make_stage(name, record.kind, handler, **resolved)
             except DeclarationError as error:
                 faults += [f"{error.what}: {fault}" for fault in error.faults]
+        faults += add_deadlines(self._deadlines, stages, self.name, settings)
         stages = {
             slug: replace(stage, resets=_resets(stage, stages.values()))
             for slug, stage in stages.items()
         }
-        cycles: dict[str, Cycle] = {}
+        cycles = deadline_cycles(stages)
         for slug, own, options in self._cycles:
             try:
                 resolved = _resolved(options, settings, slug)

@@ -19,6 +19,7 @@ from esclusa.model import duration
 from esclusa.model import schedule as schedules
 from esclusa.model.breaker import Breaker
 from esclusa.model.budget import Budget
+from esclusa.model.deadline import Deadline
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError, EsclusaError
 from esclusa.model.kind import Kind
@@ -173,6 +174,8 @@ class Stage:
     on_exhausted: Callable[[Any], Sequence[Effect]] | None = _option(None, _function, compare=False)
     # States in which the attempts count from 0 again: another stage takes records there.
     resets: frozenset[str] = frozenset()
+    # The deadline of its take state, if it is the stage of one.
+    deadline: Deadline | None = None
 
     @property
     def renewed_fields(self) -> dict[str, Any]:

@@ -29,6 +29,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "not_counted": "not counted as an attempt, because the stage pauses: {type}: {why}",
     "stage_waits": "given back: {stage} pauses until {until}",
     "errors_in_a_row": "{count} errors in a row; the last one is {type}: {why}",
+    "deadline_waits": "it goes to {to} by itself after {limit} in this state",
+    "deadline_moved": "longer than {limit} in {state}",
     "state_renamed": "the state {old} is called {new} now",
     # Errors that no handler raised: `last_error`.
     "crash": "the worker stopped without settling this record",
@@ -65,6 +67,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "cycle_not_started": "{cycle} cannot start: {why}",
     "not_started": "{pipelines} cannot start: {why}",
     "error_rate": "{cycle}: {failed} of {taken} records failed ({share}, more than {limit})",
+    "deadline_passed": (
+        "{table}: records are in {state} for longer than {limit}, and go to {to}; first {record}"
+    ),
     "backlog": "{stage}: a record has been due since {since}, longer than {limit}",
     "no_worker": "no worker is running, and work has been due since {since}",
     "no_worker_for": "no worker runs {cycle}, and its work has been due since {since}",
@@ -141,6 +146,7 @@ TEXTS: Final[Mapping[str, str]] = {
         " takes it over"
     ),
     "why_not_due": "not due until {due}",
+    "why_deadline": "at {due}, after {limit} in {state}, it goes to {to} by itself",
     "why_waits": "not due until {due}: {reason}",
     "why_failed": "not due until {due}: attempt {attempt} failed ({type}: {message})",
     "why_failed_of": "not due until {due}: attempt {attempt} of {tries} failed ({type}: {message})",
