@@ -65,6 +65,16 @@ class Records:
     async def get_many(self, kind: type[R], ids: Sequence[str]) -> list[R | None]:
         return cast("list[R | None]", await self._store.get(kind.kind, ids))
 
+    async def foreign_documents(
+        self, kind: type[Record], parent: str, *, begins: str = "", limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """What other programs keep beside the records of a nested kind, below one parent.
+
+        Firestore documents that are no records, because the kind has ``adopt=False``: their fields
+        as plain values, and their own id. ``begins``: only ids that begin so. A table has none.
+        """
+        return await self._store.foreign_documents(kind.kind, parent, begins, limit)
+
     async def find(
         self,
         kind: type[R],

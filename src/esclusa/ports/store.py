@@ -245,6 +245,16 @@ class Store(Protocol):
     async def unadopted(self, kind: Kind) -> Unadopted | None:
         """The records that no claim can find, because they have no tracking fields yet."""
 
+    async def foreign_documents(
+        self, kind: Kind, parent: str, begins: str = "", limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """What other programs keep beside the records of a nested kind, below one parent.
+
+        Documents that are no records, because the kind has ``adopt=False``: their fields as plain
+        values, and their own id, in its order. ``begins``: only ids that begin so. A table holds
+        only records, so SQL stores find none.
+        """
+
     # claim and settle
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:

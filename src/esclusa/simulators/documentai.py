@@ -1,9 +1,11 @@
 """Document AI: online and batch processing over REST with Google's own messages and limits.
 
-A processor whose id contains ``classifier`` classifies; every other processor extracts.
+A processor whose id contains ``classifier`` classifies, one whose id contains ``ocr`` recognises
+the words of pages; every other processor extracts.
 
 - ``declare(name, statement, shape)`` (in this process) sets what a document of that name holds, and
   the shape of its entities.
+- ``declare_words(name, pages)`` sets what an OCR processor finds on the pages of a document.
 - Content that contains ``%class=NAME`` instead of a PDF gets a fixed answer for that class.
 - Any other PDF is read by the local processor, so that its answer has real text and real boxes.
 
@@ -22,6 +24,7 @@ import json
 import re
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -29,7 +32,14 @@ from google.cloud import documentai
 from google.protobuf import json_format
 
 from esclusa.simulators.base import Simulator
-from esclusa.simulators.documentai_shapes import AnswerWriter, Shape, SimulatedStatement
+from esclusa.simulators.documentai_shapes import (
+    AnswerWriter,
+    PrintedLine,
+    Shape,
+    SimulatedPage,
+    SimulatedStatement,
+    recognised_document,
+)
 
 _PROCESSOR = "/v1/{name:projects/[^/]+/locations/[^/]+/processors/[^:]+}"
 _OPERATION = "/v1/{name:projects/[^/]+/locations/[^/]+/operations/[^:/]+}"
@@ -61,6 +71,7 @@ class DocumentAiSimulator(Simulator):
         self.delay, self.most = 0.0, 0
         self.paid: list[tuple[str, str, tuple[int, ...]]] = []
         self.declared: dict[str, tuple[SimulatedStatement, Shape]] = {}
+        self.words: dict[str, Sequence[tuple[SimulatedPage, Sequence[PrintedLine]]]] = {}
         self.quota: dict[str, Any] = {}
         self.used: deque[tuple[float, int]] = deque()
         self.operations: dict[str, dict[str, Any]] = {}
@@ -69,6 +80,12 @@ class DocumentAiSimulator(Simulator):
     def declare(self, name: str, statement: SimulatedStatement, shape: Shape) -> None:
         """Set what a document of this name holds, and the shape in which it is answered."""
         self.declared[name] = (statement, shape)
+
+    def declare_words(
+        self, name: str, pages: Sequence[tuple[SimulatedPage, Sequence[PrintedLine]]]
+    ) -> None:
+        """Set the words that an OCR processor finds on the pages of a document of this name."""
+        self.words[name] = pages
 
     async def _set_delay(self, request: web.Request) -> web.Response:
         self.delay = float((await request.json())["seconds"])
@@ -144,6 +161,12 @@ class DocumentAiSimulator(Simulator):
     ) -> web.Response | tuple[Any, list[int]]:
         """Return the document of an answer and the pages (from 1) that it is about."""
         classify = "classifier" in name
+        if title in self.words and "ocr" in name:
+            chosen = pages or list(range(1, len(self.words[title]) + 1))
+            if len(chosen) > limit:
+                return _too_many(len(chosen), limit)
+            made = recognised_document(self.words[title], [page - 1 for page in chosen])
+            return _message(made), chosen
         if title in self.declared:
             statement, shape = self.declared[title]
             chosen = pages or list(range(1, len(statement.pages) + 1))

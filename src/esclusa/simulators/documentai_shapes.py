@@ -52,6 +52,48 @@ class SimulatedPage:
     orientation: str = ""
 
 
+# A printed line: words with their places on the page as it is shown.
+PrintedLine = Sequence[tuple[str, Place]]
+
+
+def recognised_document(
+    pages: Sequence[tuple[SimulatedPage, Sequence[PrintedLine]]], chosen: Sequence[int]
+) -> dict[str, Any]:
+    """Return the answer of an OCR processor: text, lines and tokens, no entities."""
+    text, out = "", []
+    for number, at in enumerate(chosen, 1):
+        shown, lines = pages[at]
+        tokens, spans = [], []
+        for line in lines:
+            start = len(text)
+            for word, place in line:
+                first, text = len(text), f"{text}{word} "
+                layout = {"confidence": 0.98, "textAnchor": _segment(first, len(text))}
+                poly = {"normalizedVertices": _corners(place, shown.turned)}
+                tokens.append(
+                    {
+                        "layout": layout | {"boundingPoly": poly},
+                        "detectedBreak": {"type": "SPACE"},
+                    }
+                )
+            text = text[:-1] + "\n"
+            spans.append({"layout": {"textAnchor": _segment(start, len(text))}})
+        out.append(_page(shown, number) | {"tokens": tokens, "lines": spans})
+    return {"mimeType": "application/pdf", "text": text, "pages": out}
+
+
+def _segment(start: int, end: int) -> dict[str, Any]:
+    segment = {"endIndex": str(end)} | ({"startIndex": str(start)} if start else {})
+    return {"textSegments": [segment]}
+
+
+def _corners(place: Place, turned: int) -> list[dict[str, float]]:
+    """The corners of a place on the page that the service turned, from the top left on."""
+    x0, y0, x1, y1 = place
+    points = [_turn(x, y, turned) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))]
+    return [{"x": x, "y": y} for x, y in points]
+
+
 @dataclass(frozen=True)
 class SimulatedStatement:
     """A statement to answer. ``years`` are headers of columns with their places and pages."""
@@ -123,15 +165,12 @@ class AnswerWriter:
         for piece in text.split(" ", segments - 1):
             start = len(self.text)
             self.text += piece + "\n"
-            segment = {"endIndex": str(start + len(piece))}
-            found.append(segment | ({"startIndex": str(start)} if start else {}))
+            found += _segment(start, start + len(piece))["textSegments"]
         return {"textSegments": found}
 
     def _ref(self, place: Place, page: int) -> dict[str, Any]:
         shown = self.statement.pages[page]
-        x0, y0, x1, y1 = place
-        points = [_turn(x, y, shown.turned) for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))]
-        poly = {"normalizedVertices": [{"x": x, "y": y} for x, y in points]}
+        poly = {"normalizedVertices": _corners(place, shown.turned)}
         index = self.chosen.index(page)
         return {"boundingPoly": poly} | ({"page": str(index)} if index else {})
 
@@ -149,37 +188,40 @@ class AnswerWriter:
     def _nested(self, rows: Sequence[SimulatedRow]) -> list[dict[str, Any]]:
         """One parent for each value."""
         return [
-            self.entity(
+            self._parent(
                 "LINE_ITEM",
-                confidence=0.9,
-                properties=[
-                    self.entity("LINE_ITEM_NAME", row.label, row.place, row.page, confidence=0.9),
-                    self._value(row, cell, "LINE_ITEM_VALUE"),
-                    self._header(cell.year, row.page, "COLUMN_YEAR"),
-                    *([self.entity("note", row.note)] if row.note else []),
-                ],
+                row,
+                self.entity("LINE_ITEM_NAME", row.label, row.place, row.page, confidence=0.9),
+                self._value(row, cell, "LINE_ITEM_VALUE"),
+                self._header(cell.year, row.page, "COLUMN_YEAR"),
+                note="note",
             )
             for row in rows
             for cell in row.cells
         ]
 
+    def _parent(
+        self, name: str, row: SimulatedRow, *children: dict[str, Any], note: str = ""
+    ) -> dict[str, Any]:
+        """An entity of a row with its children, and its note if it has one."""
+        notes = [self.entity(note, row.note)] if note and row.note else []
+        return self.entity(name, confidence=0.9, properties=[*children, *notes])
+
     def _repeated(self, rows: Sequence[SimulatedRow]) -> list[dict[str, Any]]:
         """One parent for each row, in which values and years alternate; no place of a year."""
         return [
-            self.entity(
+            self._parent(
                 "LINE_ITEM",
-                confidence=0.9,
-                properties=[
-                    self.entity("LINE_ITEM_NAME", row.label, row.place, row.page),
-                    *(
-                        child
-                        for cell in row.cells
-                        for child in (
-                            self._value(row, cell, "LINE_ITEM_VALUE"),
-                            self.entity("COLUMN_YEAR", cell.year),
-                        )
-                    ),
-                ],
+                row,
+                self.entity("LINE_ITEM_NAME", row.label, row.place, row.page),
+                *(
+                    child
+                    for cell in row.cells
+                    for child in (
+                        self._value(row, cell, "LINE_ITEM_VALUE"),
+                        self.entity("COLUMN_YEAR", cell.year),
+                    )
+                ),
             )
             for row in rows
         ]
@@ -187,14 +229,12 @@ class AnswerWriter:
     def _grouped(self, rows: Sequence[SimulatedRow]) -> list[dict[str, Any]]:
         """One parent for each row: all values, then all years, with their places."""
         return [
-            self.entity(
+            self._parent(
                 "LINE_ITEM",
-                confidence=0.9,
-                properties=[
-                    self.entity("LINE_ITEM_NAME", row.label, row.place, row.page),
-                    *(self._value(row, cell, "LINE_ITEM_VALUE") for cell in row.cells),
-                    *(self._header(c.year, row.page, "COLUMN_YEAR") for c in row.cells[::-1]),
-                ],
+                row,
+                self.entity("LINE_ITEM_NAME", row.label, row.place, row.page),
+                *(self._value(row, cell, "LINE_ITEM_VALUE") for cell in row.cells),
+                *(self._header(c.year, row.page, "COLUMN_YEAR") for c in row.cells[::-1]),
             )
             for row in rows
         ]
@@ -226,31 +266,29 @@ class AnswerWriter:
 
     def _renamed(self, rows: Sequence[SimulatedRow]) -> list[dict[str, Any]]:
         """Children NAME, VALUE and YEAR, with the name of their parent before them."""
-        return [
-            self.entity(
-                "line_item",
-                confidence=0.9,
-                properties=[
-                    self.entity("line_item/NAME", row.label, row.place, row.page),
-                    self._value(row, cell, "line_item/VALUE"),
-                    self.entity("line_item/YEAR", cell.year),
-                    *([self.entity("line_item/note", row.note)] if row.note else []),
-                ],
-            )
-            for row in rows
-            for cell in row.cells
-        ]
+        return self._named(rows, "line_item", ("NAME", "VALUE", "YEAR"), note="line_item/note")
 
     def _custom(self, rows: Sequence[SimulatedRow]) -> list[dict[str, Any]]:
         """Names of a schema that nobody knows."""
+        return self._named(rows, "partida", ("glosa", "cifra", "columna_ano"))
+
+    def _named(
+        self,
+        rows: Sequence[SimulatedRow],
+        parent: str,
+        names: tuple[str, str, str],
+        note: str = "",
+    ) -> list[dict[str, Any]]:
+        """One parent for each value, with children of these names; no place of a year."""
+        label, amount, year = (f"{parent}/{name}" for name in names)
         return [
-            self.entity(
-                "partida",
-                properties=[
-                    self.entity("partida/glosa", row.label, row.place, row.page),
-                    self._value(row, cell, "partida/cifra"),
-                    self.entity("partida/columna_ano", cell.year),
-                ],
+            self._parent(
+                parent,
+                row,
+                self.entity(label, row.label, row.place, row.page),
+                self._value(row, cell, amount),
+                self.entity(year, cell.year),
+                note=note,
             )
             for row in rows
             for cell in row.cells

@@ -201,6 +201,8 @@ async def new_service(
                 "DOCUMENTS_BACKOFF_SECONDS": "0.05",
                 "DOCUMENTS_MAX_ATTEMPTS": "3",
                 "ESCLUSA_GRACE_SECONDS": "2",
+                "DOCUMENTAI_PROJECT": "p",
+                "DOCUMENTAI_ENDPOINT": address,
             }
             if not local:
                 extractors = ",".join(
@@ -208,9 +210,7 @@ async def new_service(
                 )
                 environ |= {
                     "DOCUMENTS_PROCESSOR": "documentai",
-                    "DOCUMENTAI_PROJECT": "p",
                     "DOCUMENTAI_CLASSIFIER": "classifier",
-                    "DOCUMENTAI_ENDPOINT": address,
                     "DOCUMENTS_EXTRACTORS": extractors,
                 }
             environ |= {name: str(value) for name, value in options.items()}

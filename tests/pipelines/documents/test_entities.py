@@ -346,6 +346,22 @@ def test_boxes_that_ignore_the_rotation_of_the_pdf_are_turned(rotation: int) -> 
         assert box["x1"] == pytest.approx(COLUMNS[item["COLUMN_YEAR"]][1], abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("turned", "orientation"), [(180, "PAGE_DOWN"), (0, "PAGE_UP"), (0, "ORIENTATION_UNSPECIFIED")]
+)
+def test_boxes_of_a_page_that_the_pdf_turns_by_180_degrees(turned: int, orientation: str) -> None:
+    """Upside down, the service ignored the rotation; without an orientation nobody can tell."""
+    page = SimulatedPage(1700, 2200, turned, matrices=False, orientation=orientation)
+    made = AnswerWriter(statement(pages=[page]), [0]).document("nested")
+    found = values(map_answers([answer(made, ShownPage(0, 612, 792, 180))]))
+    assert found
+    for item in found:
+        boxes = item["page_refs"][0]["boxes"]
+        assert len(boxes) == (orientation != "ORIENTATION_UNSPECIFIED")
+        for box in boxes:
+            assert box["x1"] == pytest.approx(COLUMNS[item["COLUMN_YEAR"]][1], abs=1e-4)
+
+
 def test_page_turned_in_a_way_that_is_unknown_has_no_boxes() -> None:
     page = SimulatedPage(1700, 2200, 90, matrices=False)
     made = AnswerWriter(statement(pages=[page]), [0]).document("nested")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import aiohttp
+import pytest
 from pipelines.documents.conftest import DocumentsService, NewService
 from pipelines.documents.test_statement_kinds import page_of
 
-from esclusa.model.system_records import Audit
+from esclusa.model.system_records import Alert, Audit
 from esclusa.pipelines.documents.checks import check_document
 from esclusa.pipelines.documents.local.statement import read_document
 from esclusa.pipelines.documents.records import Documento, Extraccion
@@ -108,6 +109,33 @@ async def test_held_documents_wait_for_a_person(new_service: NewService) -> None
     assert (await service.folio()).status == "DONE"
     history = await service.runtime.read_model.history(Documento.kind.table, held.id)
     assert history[-1].reason == "seen by the auditor"
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_document_that_nobody_reviews_in_time_is_escalated(new_service: NewService) -> None:
+    service = await new_service(
+        local=True, serve=True, DOCUMENTS_LOCAL_PROCESSES=1, DOCUMENTS_REVIEW="hold"
+    )
+    service.put("a/bad.pdf", balance(total="2.100.900"))
+    await service.process("gs://bkt/a")
+    [held] = await service.docs()
+    answer = await service.runtime.read_model.why(Documento.kind.table, held.id)
+    assert [reason.code for reason in answer.reasons] == ["no_stage", "deadline"]
+    engine: Any = service.runtime.engine
+    for days, state in ((1.9, "NEEDS_REVIEW"), (0.2, "ESCALATED")):
+        engine.store.clock_offset += days * 86_400
+        await engine.clock.sync()
+        await engine.run_cycle("documents.needs-review-deadline")
+        assert [d.status for d in await service.docs()] == [state]
+    [alert] = (await service.records.find(Alert)).items
+    assert (alert.name, alert.status) == ("deadline", "raised")
+    answer = await service.process("gs://bkt/a")  # does not wait for the person
+    assert (answer["counters"]["ESCALATED"], (await service.folio()).status) == (1, "PROCESSING")
+    status, _ = await post(service, held, "review", reason="seen at last")
+    assert (status, [d.status for d in await service.docs()]) == (200, ["DONE"])
+    await engine.judge.judge()
+    [alert] = (await service.records.find(Alert)).items
+    assert alert.status == "ended"
 
 
 async def test_a_value_is_corrected_and_the_original_stays(new_service: NewService) -> None:

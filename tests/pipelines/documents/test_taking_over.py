@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pipelines.documents.conftest import DocumentsService, NewService
+from pipelines.documents.conftest import DocumentsService, NewService, until
 
 from esclusa.app import open_store
+from esclusa.pipelines.documents.folder_signals import from_command, receive
 from esclusa.pipelines.documents.records import Documento, Folio
 from esclusa.settings import load
 
@@ -187,13 +189,7 @@ async def test_folder_of_a_killed_request_goes_on(
     await other.write_document("C", "C-10/sibling.pdf", "7", "DONE")
     old = await other.write_extraction("C", names[0], done)
     service = await taken_over()
-    for _ in range(40):
-        await service.run()
-        if (await service.folio()).status == "DONE":
-            break
-        import asyncio
-
-        await asyncio.sleep(0.25)
+    await closed(service)
     folio = await service.folio()
     assert (folio.status, folio.total_docs, folio.processed_docs) == ("DONE", 3, 3)
     assert folio.finished_at is not None
@@ -279,36 +275,129 @@ async def test_reprocess_takes_errors_and_by_an_option_what_was_never_read(
     assert docs["unread.pdf"].revision is not None
 
 
-async def test_document_that_the_other_service_takes_before_our_claim_is_left(
+async def test_reprocess_of_unread_documents_takes_those_without_an_extraction(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    names = ["C/read.pdf", "C/empty.pdf"]
+    put(tmp_path, *names)
+    await other.write_folder("C", "DONE")
+    for name in names:
+        await other.write_document("C", name, await generation(tmp_path / "bkt", name), "DONE")
+    await other.write_extraction("C", names[0], await generation(tmp_path / "bkt", names[0]))
+    service = await taken_over()
+    from esclusa.pipelines.documents.remap import reprocess_counts
+
+    lines = await reprocess_counts(service.runtime, digest("bkt:C"))
+    assert lines == ["done without being read: 1 (--unread reprocesses them)"]
+    await service.process("gs://bkt/C", reprocess=True, unread=True)
+    assert {name for _, name, _ in service.simulator.paid} == {"empty.pdf"}
+
+
+async def test_old_extractions_are_shown_with_their_boxes(
     taken_over: Any, other: OtherService, tmp_path: Any
 ) -> None:
     (tmp_path / "bkt").mkdir(exist_ok=True)
     put(tmp_path, "C/a.pdf")
-    service = await taken_over()
     mark = await generation(tmp_path / "bkt", "C/a.pdf")
-    from esclusa.pipelines.documents.folder_signals import from_command, receive
+    await other.write_folder("C", "DONE")
+    await other.write_document("C", "C/a.pdf", mark, "DONE")
+    old = await other.write_extraction("C", "C/a.pdf", mark)
+    service = await taken_over(serve=True)
+    [doc] = await service.docs()
+    status, _, page = await service.get(f"/console/documents/{doc.folio_id}/{doc.id}")
+    text = page.decode()
+    assert status == 200
+    assert '<span class="label">LINE_ITEM_VALUE</span><b>1,234</b>' in text
+    assert '<span class="label">ORG_NAME</span><b>Apolo S.A.</b>' in text
+    assert 'x="0.5"' in text
+    assert 'y="0.1" width="0.09' in text
+    status, _, body = await service.get(f"/documents/{doc.folio_id}/{doc.id}")
+    [shown] = body["old_extractions"]
+    assert (shown["id"], shown["fields"]) == (old.id, OLD_EXTRACTION["fields"])
+    assert (await old.get()).to_dict() == OLD_EXTRACTION
 
+
+async def test_document_in_progress_without_a_time_is_taken_after_the_grace(
+    taken_over: Any, other: OtherService, tmp_path: Any
+) -> None:
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    put(tmp_path, "C/a.pdf")
+    mark = await generation(tmp_path / "bkt", "C/a.pdf")
+    await other.write_folder("C", "PROCESSING")
+    fields = {"gcs_uri": "gs://bkt/C/a.pdf", "generation": mark, "status": "IN_PROGRESS"}
+    await other.document("C", "C/a.pdf", mark).set(fields)
+    service = await taken_over(DOCUMENTS_TAKE_OVER_GRACE_SECONDS=1)
+    await closed(service)
+    assert (await service.folio()).status == "DONE"
+    assert service.calls == 2
+
+
+async def closed(service: DocumentsService) -> None:
+    """Run until the folder has ended."""
+
+    async def ended() -> bool:
+        await service.run()
+        return (await service.folio()).status in ("DONE", "ERROR", "DONE_WITH_ERRORS")
+
+    await until(ended)
+
+
+async def recorded(service: DocumentsService, other: OtherService, tmp_path: Any) -> Any:
+    """A folder with one document that is recorded and not claimed yet; return its reference."""
+    (tmp_path / "bkt").mkdir(exist_ok=True)
+    put(tmp_path, "C/a.pdf")
+    mark = await generation(tmp_path / "bkt", "C/a.pdf")
     await receive(service.runtime, from_command("gs://bkt/C"))
-    for stage in ("on-event", "begin", "supervise"):
-        await service.runtime.engine.run_cycle("documents.process", params={"folio_id": "none"})
-        assert stage
-    await service.records.insert(
-        [
-            Documento(
-                id=Documento.kind.id_of(digest("bkt:C"), digest(f"{digest('bkt:C')}:a.pdf:{mark}")),
-                folio_id=digest("bkt:C"),
-                slug=digest(f"{digest('bkt:C')}:a.pdf:{mark}"),
-                gcs_uri="gs://bkt/C/a.pdf",
-                generation=mark,
-                bucket="bkt",
-                folder_prefix="C",
-            )
-        ]
+    folio = digest("bkt:C")
+    slug = digest(f"{folio}:a.pdf:{mark}")
+    document = Documento(
+        id=Documento.kind.id_of(folio, slug),
+        folio_id=folio,
+        slug=slug,
+        gcs_uri="gs://bkt/C/a.pdf",
+        generation=mark,
+        bucket="bkt",
+        folder_prefix="C",
     )
-    await other.document("C", "C/a.pdf", mark).set({"status": "DONE"}, merge=True)
+    await service.records.insert([document])
+    return other.document("C", "C/a.pdf", mark)
+
+
+@pytest.mark.parametrize(("state", "folder"), [("DONE", "DONE"), ("IN_PROGRESS", "PROCESSING")])
+async def test_document_that_the_other_service_takes_before_our_claim_is_left(
+    taken_over: Any, other: OtherService, tmp_path: Any, state: str, folder: str
+) -> None:
+    service = await taken_over()
+    document = await recorded(service, other, tmp_path)
+    await document.set({"status": state, "updated_at": datetime.now(UTC)}, merge=True)
     await service.run()
     assert service.calls == 0
+    assert (await service.folio()).status == folder
+    assert (await document.get()).to_dict()["status"] == state
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_result_of_the_other_service_is_not_replaced_by_ours(
+    taken_over: Any, other: OtherService, tmp_path: Any, fails: bool
+) -> None:
+    """It finishes the document while our call is under way."""
+    service = await taken_over(DOCUMENTS_MAX_ATTEMPTS=1)
+    document = await recorded(service, other, tmp_path)
+    if fails:
+        error = {"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}}
+        service.simulator.order("/v1", times=9, match="processors/ext", status=400, body=error)
+    service.simulator.delay = 0.5
+    run = asyncio.create_task(service.run())
+    await until(lambda: asyncio.sleep(0, service.simulator.most))
+    theirs = {"status": "DONE", "doc_type": "ESTADO_FLUJOS_EFECTIVO", "completed_at": OLD}
+    await document.set(theirs, merge=True)
+    await run
+    after = (await document.get()).to_dict()
+    assert {name: after[name] for name in theirs} == theirs
     assert (await service.folio()).status == "DONE"
+    assert await service.extractions() == []
+    assert await service.letters() == []
 
 
 async def test_results_are_also_written_in_the_old_form(
@@ -334,4 +423,15 @@ async def test_results_are_also_written_in_the_old_form(
     events = [line["event_type"] for line in service.lines.parsed if "event_type" in line]
     assert events[0] == "folder_processing_start"
     assert events[-1] == "folder_processing_complete"
-    assert any(name.endswith("_extraction_done") for name in events)
+    own = [name.partition("_doc_")[2].partition("_")[2] for name in events if "_doc_" in name]
+    assert own == [
+        "processing_start",
+        "classification_start",
+        "classification_done",
+        "extraction_start",
+        "extraction_done",
+        "processing_done",
+    ]
+    await service.process("gs://bkt/C", reprocess=True)
+    last = [line["event_type"] for line in service.lines.parsed if "event_type" in line]
+    assert any(name.endswith("_already_processed") for name in last[len(events) :])

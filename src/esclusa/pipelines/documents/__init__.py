@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from esclusa import Always, App, Backoff
@@ -65,6 +66,12 @@ app.stage(
     abandoned_after=lambda s: s.take_over_grace_seconds,
     **_dead_letters,
 )(reading.read)
+app.deadline(
+    Documento,
+    "NEEDS_REVIEW",
+    after=lambda s: timedelta(days=s.review_days) if s.review == "hold" else None,
+    to="ESCALATED",
+)
 for _stage in process_cycle.STAGES:
     app.parts(_stage, {"folio_id": "one of them alone"})
 app.declare_query(Extraccion, {"documento_id": "one", "revision": 0}, order="position")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from esclusa import BadQuery, Move, NotFound, To, Wake
 from esclusa.pipelines.documents.checks import check_document
-from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
+from esclusa.pipelines.documents.records import HELD, Documento, Extraccion, Folio
 from esclusa.pipelines.documents.review import MAX_PRIOR, reasons_of, vars_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,12})?")
 # The states in which a document's values can be corrected.
-OPEN = ("DONE", "NEEDS_REVIEW")
+OPEN = ("DONE", *HELD)
 
 
 async def review_value(

@@ -94,6 +94,17 @@ class DocumentAiProcessor:
             answers = await gather_all([self._ask(source, part) for part in parts])
         return mapped(self._settings, answers, self.name)
 
+    async def read_pages(self, source: Source, numbers: Sequence[int]) -> list[Answer]:
+        """Return the answers about these pages (from 0); each page is asked for once."""
+        wanted, parts = set(numbers), list[CallPart]()
+        for part in await self._parts(source):
+            chosen = [(at, page) for at, page in enumerate(part.shown) if page.number in wanted]
+            wanted -= {page.number for _, page in chosen}
+            if chosen:
+                pages = [part.pages[at] if part.pages else at + 1 for at, _ in chosen]
+                parts.append(CallPart(part.content, pages, [page for _, page in chosen]))
+        return await gather_all([self._ask(source, part) for part in parts])
+
     async def close(self) -> None:
         """Nothing is open: the client and the readers belong to the caller."""
 

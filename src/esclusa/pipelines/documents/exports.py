@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from esclusa import one_of
 from esclusa.exports import Column, encode
-from esclusa.pipelines.documents.records import Documento, Extraccion
+from esclusa.pipelines.documents.records import HELD, Documento, Extraccion
 
 ExportFormat = Literal["csv", "xlsx", "parquet", "json"]
 FORMATS: tuple[ExportFormat, ...] = ("csv", "xlsx", "parquet", "json")
@@ -81,7 +81,7 @@ class StatementTable:
 
 async def documents_of(records: Any, folio_id: str) -> AsyncIterator[list[dict[str, Any]]]:
     """Yield the numbers of each document that was read; memory is bounded by one document."""
-    where = {"folio_id": folio_id, "status": one_of("DONE", "NEEDS_REVIEW")}
+    where = {"folio_id": folio_id, "status": one_of("DONE", *HELD)}
     async for doc in records.each(Documento, where):
         found = records.each(Extraccion, {"documento_id": doc.id}, order="position")
         rows = [

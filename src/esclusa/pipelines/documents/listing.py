@@ -11,8 +11,14 @@ from typing import Any
 from esclusa import Add, Attempt, Failure, Move, Outcome, To
 from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.buckets import Blob, DocumentBucket, is_text, object_name
-from esclusa.pipelines.documents.progress_log import log_folder
-from esclusa.pipelines.documents.records import UNFINISHED, Documento, Folio, document_slug
+from esclusa.pipelines.documents.progress_log import log_folder, log_other_event
+from esclusa.pipelines.documents.records import (
+    UNFINISHED,
+    Documento,
+    Extraccion,
+    Folio,
+    document_slug,
+)
 
 PAGE_SIZE = 500
 # Most other records that one settlement of a folder changes; a longer listing takes several.
@@ -36,6 +42,7 @@ class KnownDocument:
     listing: int
     outside: int
     reading: int
+    corrections: int
     has_results: bool
     is_unread: bool
     written_at: datetime | None
@@ -137,21 +144,37 @@ async def _plan_listing(folio: Folio, at: Attempt) -> _ListingPlan:
 
 
 async def _known_documents(folio: Folio, at: Attempt) -> dict[str, KnownDocument]:
-    return {
-        doc.id: KnownDocument(
+    known = {}
+    async for doc in at.records.each(Documento, {"folio_id": folio.folio_id}):
+        status = Documento.lifecycle.current(doc.status)
+        known[doc.id] = KnownDocument(
             doc.id,
             doc.gcs_uri,
             doc.generation,
-            Documento.lifecycle.current(doc.status),
+            status,
             doc.listing,
             doc.outside,
             doc.reading,
+            doc.corrections,
             doc.revision is not None,
-            doc.revision is None and doc.classifier_version in origin.UNREAD_VERSIONS,
+            status == "DONE"
+            and doc.listing < folio.unread_from
+            and await is_unread(doc, at.records),
             doc.updated_at,
         )
-        async for doc in at.records.each(Documento, {"folio_id": folio.folio_id})
-    }
+        if status == "DONE" and doc.listing >= folio.redo_from:
+            log_other_event(at, doc, "already_processed")
+    return known
+
+
+async def is_unread(doc: Documento, records: Any) -> bool:
+    """Return whether another service called this document DONE although nothing was read of it."""
+    if doc.revision is not None:
+        return False
+    if doc.classifier_version in origin.UNREAD_VERSIONS:
+        return True
+    begins = origin.EXTRACTION
+    return not await records.foreign_documents(Extraccion, doc.id, begins=begins, limit=1)
 
 
 def _matching(blob: Blob, by_object: dict[tuple[str, str], KnownDocument]) -> KnownDocument | None:
@@ -190,9 +213,7 @@ def _plan_known(plan: _ListingPlan, folio: Folio, doc: KnownDocument, blob: Blob
             Move(Documento, doc.id, "NOT_STARTED", frm="ERROR", reason=_reason(folio), **context)
         )
         return
-    elif status == "DONE" and (
-        doc.listing < folio.redo_from or (doc.is_unread and doc.listing < folio.unread_from)
-    ):
+    elif status == "DONE" and (doc.listing < folio.redo_from or doc.is_unread):
         anew = {"doc_type": None, "classifier_output_raw": None, "reused_from": None}
         redo: dict[str, Any] = context | anew | {"reading": doc.reading + 1, "operation": None}
         plan.effects.append(

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from esclusa.pipelines.documents.boxes import page_boxes
+from esclusa.pipelines.documents.boxes import around, page_boxes
 
 # Its names of classes. Any other class is UNKNOWN to it.
 CLASSES = {
@@ -69,7 +69,11 @@ _FOLDER_EVENTS = {
     "DONE_WITH_ERRORS": "folder_processing_complete",
     "ERROR": "folder_processing_error",
 }
+# By our stage, or by its own word where this pipeline has no stage.
 _DOCUMENT_EVENTS = {
+    "processing_start": "processing_start",
+    "processing_done": "processing_done",
+    "already_processed": "already_processed",
     "DOC_CLASSIFICATION_START": "classification_start",
     "DOC_CLASSIFICATION_DONE": "classification_done",
     "DOC_EXTRACTION_START": "extraction_start",
@@ -88,10 +92,49 @@ def folder_event(stage: str | None, event_id: str | None) -> dict[str, Any]:
 
 
 def document_event(stage: str, folio_id: str, doc_id: str, event_id: str | None) -> dict[str, Any]:
-    """Return its keys of a log line about a document."""
+    """Return its keys of a log line about a document; ``stage`` is ours, or its own word."""
     own_id = doc_id.rpartition(":")[2]
     name = f"folio_{folio_id}_doc_{own_id}_{_DOCUMENT_EVENTS[stage]}"
     return {"event_type": name, "doc_id": own_id, "event_id": event_id}
+
+
+# How the ids of its extraction documents begin.
+EXTRACTION = "extraction-"
+
+
+def old_values(extraction: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the values of one of its extraction documents, as they are: not joined to rows."""
+    fields = extraction.get("fields")
+    fields = fields if isinstance(fields, dict) else {}
+    lines = fields.get("line_items")
+    found = [(name, entry) for name, entry in fields.items() if name != "line_items"]
+    found += [(str(e.get("type")), e) for e in lines or () if isinstance(e, dict)]
+    metadata = extraction.get("metadata")
+    version = metadata.get("processor_version") if isinstance(metadata, dict) else None
+    return [
+        {
+            "type": name,
+            "value": entry.get("value"),
+            "confidence": entry.get("confidence"),
+            "page_refs": [
+                {"page": ref.get("page") or 0, "boxes": _old_boxes(ref.get("bounding_box"))}
+                for ref in entry.get("page_refs") or ()
+                if isinstance(ref, dict)
+            ],
+            "processor_version": str(version or ""),
+        }
+        for name, entry in found
+        if isinstance(entry, dict)
+    ]
+
+
+def _old_boxes(vertices: Any) -> list[dict[str, float]]:
+    points = [
+        (float(v.get("x") or 0.0), float(v.get("y") or 0.0))
+        for v in vertices or ()
+        if isinstance(v, dict)
+    ]
+    return [around(points)] if points else []
 
 
 def result_map(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from esclusa import RunContext, one_of
 from esclusa.pipelines.documents.records import (
     FOLDER_ENDED,
+    HELD,
     UNFINISHED,
     Documento,
     FolderSignal,
@@ -68,7 +69,7 @@ async def _waits_for_people(run: RunContext, folio: Folio) -> bool:
     if folio.listed < folio.wanted:
         return False
     where = {"folio_id": folio.folio_id, "outside": 0}
-    held = await run.records.first(Documento, {**where, "status": "NEEDS_REVIEW"})
+    held = await run.records.first(Documento, {**where, "status": one_of(*HELD)})
     others = one_of("NOT_STARTED", "IN_PROGRESS")
     return held is not None and not await run.records.first(Documento, {**where, "status": others})
 
@@ -93,10 +94,10 @@ async def _report(run: RunContext, folio_id: str) -> None:
     run.counters = Counter(
         {"total_docs": folio.total_docs or 0, "processed_docs": folio.processed_docs}
     )
-    for state in ("DONE", "ERROR", "NEEDS_REVIEW"):
+    for state in ("DONE", "ERROR", *HELD):
         where = {"folio_id": folio_id, "outside": 0, "status": state}
         count, _ = await run.records.count(Documento, where)
-        if count or state != "NEEDS_REVIEW":
+        if count or state not in HELD:
             run.counters[state] = count
     run.message = f"folder {folio_id}: {folio.status}"
     if run.counters["ERROR"]:

@@ -15,6 +15,7 @@ from esclusa.pipelines.documents.records import FOLDER_ENDED, Documento, Folio
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
+    from esclusa.pipelines.documents.documentai import DocumentAiProcessor
     from esclusa.pipelines.documents.documentai_client import DocumentAiClient
     from esclusa.pipelines.documents.local import DocumentViewer
     from esclusa.pipelines.documents.local.reader_pool import ReaderPool
@@ -117,15 +118,23 @@ class Processors:
             from esclusa.pipelines.documents.local import LocalProcessor  # noqa: PLC0415 - heavy
 
             languages = self._settings.ocr_languages
-            ocr = languages if self._settings.recogniser == "tesseract" else None
-            return LocalProcessor(self._readers, ocr)
+            match self._settings.recogniser:
+                case "tesseract":
+                    return LocalProcessor(self._readers, languages)
+                case "documentai":
+                    own = self._settings.documentai_ocr
+                    return LocalProcessor(self._readers, pictures=self._open_documentai(own))
+            return LocalProcessor(self._readers)
+        return self._open_documentai(None if name == "documentai" else name)
+
+    def _open_documentai(self, name: str | None) -> DocumentAiProcessor:
+        """Return a Document AI processor; without a name the configured classifier."""
         from esclusa.pipelines.documents.documentai import (  # noqa: PLC0415 - an extra
             DocumentAiProcessor,
         )
 
-        given = None if name == "documentai" else name
         return DocumentAiProcessor(
-            self._settings, given, self._readers, self._documentai, self.buckets
+            self._settings, name, self._readers, self._documentai, self.buckets
         )
 
     @cached_property

@@ -98,6 +98,14 @@ def log_document(
     at.log(f"{stage} {doc.gcs_uri}", level=level, **(_context(at.settings, doc) | about | fields))
 
 
+def log_other_event(at: Attempt, doc: Documento, name: str, **fields: Any) -> None:
+    """Log what only the service before this one has a line for, if its readers need it."""
+    if at.settings.event_types:
+        about = origin.document_event(name, doc.folio_id, doc.id, doc.eventarc_event_id)
+        about |= {"gcs_uri": doc.gcs_uri, "generation": doc.generation, "doc_type": doc.doc_type}
+        at.log(f"{name} {doc.gcs_uri}", **(_context(at.settings, doc) | about | fields))
+
+
 def ignored_line(settings: DocumentsSettings, event: IgnoredEvent) -> LogLine:
     """Return a line about an event that starts no folder."""
     fields = {

@@ -26,7 +26,11 @@ from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.answers.answer_store import AnswerStore
 from esclusa.pipelines.documents.listing import HEAD_BYTES, SIGNATURE, is_inside
 from esclusa.pipelines.documents.processors import Extracted, Source, Unfinished
-from esclusa.pipelines.documents.progress_log import error_type, log_document
+from esclusa.pipelines.documents.progress_log import (
+    error_type,
+    log_document,
+    log_other_event,
+)
 from esclusa.pipelines.documents.records import (
     UNFINISHED,
     Documento,
@@ -45,7 +49,22 @@ INLINE = 300
 
 
 async def read(doc: Documento, at: Attempt) -> Outcome:
-    """Process a document; errors are logged and settled with the same type."""
+    """Process a document; errors are logged and settled with the same type.
+
+    A result of another service that came meanwhile stays.
+    """
+    outcome = await _attempt(doc, at)
+    if at.settings.take_over == "off" or isinstance(outcome, Wait):
+        return outcome
+    current = await at.records.get(Documento, doc.id)
+    if current is None or Documento.lifecycle.current(current.status) != "DONE":
+        return outcome
+    await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": doc.fence})
+    reason = "another service finished it meanwhile"
+    return To("DONE", reason=reason, also=await _wake_folder(doc, at))
+
+
+async def _attempt(doc: Documento, at: Attempt) -> Outcome:
     if not doc.execution_id:  # another service recorded it
         folio = await at.records.get(Folio, doc.folio_id)
         if folio is not None:
@@ -56,6 +75,7 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
             )
     if not is_inside(doc.bucket, doc.folder_prefix, doc.gcs_uri):
         return To("SUPERSEDED", outside=1, reason="its object does not belong to this folder")
+    log_other_event(at, doc, "processing_start")
     at.context.busy += 1
     try:
         async with asyncio.timeout(at.settings.timeout_seconds):
@@ -126,6 +146,7 @@ async def _settle(
         extractions=len(extractions),
         reused_from=doc.reused_from,
     )
+    log_other_event(at, doc, "processing_done")
     return To(
         "NEEDS_REVIEW" if held else "DONE",
         doc_type=origin.class_name(doc.doc_type or "") if old else doc.doc_type,
@@ -196,8 +217,8 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
         )
     if unread := extracted.summary.get("unread_pages"):
         at.log(
-            f"{doc.gcs_uri}: {len(unread)} pages have pictures and no text, and were not read: "
-            f"{unread[:20]}",
+            f"{doc.gcs_uri}: {len(unread)} pages have pictures and no text, and were not read"
+            f"{' (OCR is off)' if extracted.summary.get('ocr') == 'off' else ''}: {unread[:20]}",
             level="warning",
             folio_id=doc.folio_id,
             gcs_uri=doc.gcs_uri,

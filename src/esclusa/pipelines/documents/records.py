@@ -13,7 +13,9 @@ from esclusa import Lifecycle, Record, track
 from esclusa.pipelines.documents import origin
 
 FOLDER_ENDED = ("DONE", "DONE_WITH_ERRORS", "ERROR")
-UNFINISHED = ("NOT_STARTED", "IN_PROGRESS", "NEEDS_REVIEW")
+# States of a document that waits for a person; ESCALATED after the deadline of its review.
+HELD = ("NEEDS_REVIEW", "ESCALATED")
+UNFINISHED = ("NOT_STARTED", "IN_PROGRESS", *HELD)
 
 
 class FolderSignal(Record, table="folio_signals", key="signal_key"):
@@ -168,7 +170,9 @@ class Documento(
         ERROR -> NOT_STARTED             # re-entry, or an operator
         DONE -> NOT_STARTED              # a forced reprocess
         IN_PROGRESS -> NEEDS_REVIEW -> DONE | NOT_STARTED    # held for a person
-        NOT_STARTED | IN_PROGRESS | NEEDS_REVIEW | DONE | ERROR -> SUPERSEDED  # replaced or deleted
+        NEEDS_REVIEW -> ESCALATED -> DONE | NOT_STARTED      # nobody reviewed it in time
+        NOT_STARTED | IN_PROGRESS | DONE | ERROR -> SUPERSEDED    # replaced or deleted
+        NEEDS_REVIEW | ESCALATED -> SUPERSEDED
         SUPERSEDED -> NOT_STARTED | DONE         # the folder holds it again
         """,
         finished=["DONE", "SUPERSEDED"],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from esclusa import NotFound, Runtime
-from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.folder_signals import find_folio, from_command
+from esclusa.pipelines.documents.listing import is_unread
 from esclusa.pipelines.documents.records import Documento
 
 PAGE_SIZE = 200
@@ -26,6 +26,8 @@ async def remap_documents(runtime: Runtime, who: str, uri: str) -> dict[str, int
     async for doc in runtime.records.each(Documento, where):
         paths = [answer["path"] for answer in doc.answers]
         stored = [await runtime.artifacts.info(path) is not None for path in paths]
+        if (doc.extractor_output_summary or {}).get("processor") == "local":
+            stored = []  # the answers are the words of its pictures, not its numbers
         if stored and all(stored):
             ids.append(doc.id)
         else:
@@ -50,7 +52,7 @@ async def reprocess_counts(runtime: Runtime, folio_id: str) -> list[str]:
         if doc.status == "ERROR":
             message = (doc.error_message or "").partition(":")[0][:60]
             errors[f"{doc.error_type or 'error'} ({message})" if message else "error"] += 1
-        elif doc.status == "DONE" and doc.revision is None:
-            unread += doc.classifier_version in origin.UNREAD_VERSIONS
+        elif doc.status == "DONE":
+            unread += await is_unread(doc, runtime.records)
     lines = [f"in error: {count:,} {name}" for name, count in errors.most_common()]
     return [*lines, f"done without being read: {unread:,} (--unread reprocesses them)"]

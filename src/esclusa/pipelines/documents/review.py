@@ -8,7 +8,7 @@ from typing import Any
 from esclusa import Attempt, Failure
 from esclusa.pipelines.documents.checks import Check, check_document, words_of
 from esclusa.pipelines.documents.processors import Extracted
-from esclusa.pipelines.documents.records import Documento, Extraccion
+from esclusa.pipelines.documents.records import HELD, Documento, Extraccion
 
 # The most numbers of last year's file that are compared.
 MAX_PRIOR = 5000
@@ -51,7 +51,8 @@ def reasons_of(
     """Return the reasons as codes with values. Numbers that a person has seen are certain."""
     reasons: list[dict[str, Any]] = []
     if unread := summary.get("unread_pages"):
-        reasons.append({"code": "unread_pages", "pages": list(unread[:100])})
+        ocr = {"ocr": "off"} if summary.get("ocr") == "off" else {}
+        reasons.append({"code": "unread_pages", "pages": list(unread[:100]), **ocr})
     unsure = [
         item["confidence"]
         for item in items
@@ -87,11 +88,7 @@ async def _prior_values(
     except Failure:
         return []
     for other in page.items:
-        if (
-            other.id == doc.id
-            or other.revision is None
-            or other.status not in ("DONE", "NEEDS_REVIEW")
-        ):
+        if other.id == doc.id or other.revision is None or other.status not in ("DONE", *HELD):
             continue
         filter_ = {"documento_id": other.id, "revision": other.revision}
         found = await at.records.find(Extraccion, filter_, order="position", limit=MAX_PRIOR)

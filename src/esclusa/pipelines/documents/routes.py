@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
 from esclusa import NotFound, Permanent
+from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.corrections import release, review_value
 from esclusa.pipelines.documents.events import BadEvent, IgnoredEvent, read_event
 from esclusa.pipelines.documents.exports import (
@@ -151,7 +152,13 @@ def _add_records(api: APIRouter, runtime: Runtime) -> None:
         doc = await _document(runtime, folio_id, documento_id)
         found = runtime.records.each(Extraccion, {"documento_id": doc.id}, order="position")
         current = [Extraccion.kind.as_json(e) async for e in found if e.revision == doc.revision]
-        return {**Documento.kind.as_json(doc), "extracciones": current}
+        old = {}
+        if doc.revision is None:  # another service may have read it
+            begins = origin.EXTRACTION
+            old["old_extractions"] = await runtime.records.foreign_documents(
+                Extraccion, doc.id, begins=begins
+            )
+        return {**Documento.kind.as_json(doc), "extracciones": current, **old}
 
 
 class ReviewIn(BaseModel, extra="forbid"):

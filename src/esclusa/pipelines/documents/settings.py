@@ -117,10 +117,15 @@ class DocumentsSettings(BaseModel):
         help="Memory of each of these processes in megabytes; a document that needs more ends in "
         "ERROR. By default 300 more than DOCUMENTS_MAX_DOCUMENT_MB.",
     )
-    ocr: Literal["tesseract", "off"] | None = option(
+    ocr: Literal["tesseract", "documentai", "off"] | None = option(
         "DOCUMENTS_OCR",
         None,
         help="What reads pages that are pictures. By default tesseract where it is installed.",
+    )
+    documentai_ocr: str | None = option(
+        "DOCUMENTAI_OCR",
+        None,
+        help="Processor id or full name of the OCR processor, with DOCUMENTS_OCR=documentai.",
     )
     ocr_languages: str = option(
         "DOCUMENTS_OCR_LANGUAGES",
@@ -133,6 +138,13 @@ class DocumentsSettings(BaseModel):
         "mark",
         help="What happens to a document with low confidence, a failed check or unread pages: mark "
         "it (needs_review), or hold it in NEEDS_REVIEW until a person releases it.",
+    )
+    review_days: float = option(
+        "DOCUMENTS_REVIEW_DAYS",
+        2.0,
+        gt=0,
+        help="Days for which a document may be in NEEDS_REVIEW; then it is ESCALATED, with an "
+        "alert.",
     )
     review_confidence: float = option(
         "DOCUMENTS_REVIEW_CONFIDENCE",
@@ -318,7 +330,7 @@ class DocumentsSettings(BaseModel):
         return dict.fromkeys(CLASSES, "local") if not given and self.processor == "local" else given
 
     @property
-    def recogniser(self) -> Literal["tesseract", "off"]:
+    def recogniser(self) -> Literal["tesseract", "documentai", "off"]:
         """What reads pages that are pictures."""
         if self.ocr is None:
             return "tesseract" if shutil.which("tesseract") else "off"
@@ -380,9 +392,11 @@ def check(settings: DocumentsSettings) -> Iterator[str]:
     for name, path in settings.bucket_paths.items():
         if not Path(path).is_dir():
             yield f"DOCUMENTS_LOCAL_BUCKETS: {name}={path}: there is no such folder"
-    remote = settings.processor == "documentai" or any(
+    remote = "documentai" in (settings.processor, settings.recogniser) or any(
         p != "local" for p in settings.extractor_of.values()
     )
+    if settings.recogniser == "documentai" and not settings.documentai_ocr:
+        yield "DOCUMENTAI_OCR is needed with DOCUMENTS_OCR=documentai"
     if settings.processor == "documentai" and not settings.documentai_classifier:
         yield "DOCUMENTAI_CLASSIFIER is needed with DOCUMENTS_PROCESSOR=documentai"
     if settings.recogniser == "tesseract":

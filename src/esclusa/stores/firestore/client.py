@@ -152,9 +152,15 @@ class FirestoreClient:
         self.reads[op] += len(names)
         return await self._read(call, retry=transaction is None)
 
-    async def query(self, query: Any, op: str, transaction: bytes | None = None) -> list[Any]:
-        """Return the documents that a structured query finds, in its order."""
-        request = QueryRequest(parent=self.root, structured_query=query, transaction=transaction)
+    async def query(
+        self, query: Any, op: str, transaction: bytes | None = None, *, below: str = ""
+    ) -> list[Any]:
+        """Return the documents that a structured query finds, in its order.
+
+        ``below``: the path of a document, whose collections are searched.
+        """
+        parent = f"{self.root}/{below}" if below else self.root
+        request = QueryRequest(parent=parent, structured_query=query, transaction=transaction)
 
         async def call() -> list[Any]:
             if self.on_query is not None:

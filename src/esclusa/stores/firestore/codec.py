@@ -223,6 +223,11 @@ def _any(value: Any) -> Any:
     return None if kind in (None, "null_value") else _plain(value, kind)
 
 
+def plain_fields(fields: Any) -> dict[str, Any]:
+    """The fields of a document of another program, as plain values."""
+    return {name: _any(value) for name, value in fields.items()}
+
+
 def _text(value: Any) -> Any:
     if type(value) is not str:
         value = str(value.value if isinstance(value, Enum) else value)

@@ -47,6 +47,7 @@ from esclusa.stores.firestore import (
     renames,
     schema,
     totals,
+    untracked,
 )
 from esclusa.stores.firestore.adoption import Adopter
 from esclusa.stores.firestore.budgets import BudgetDocuments
@@ -316,6 +317,11 @@ class FirestoreStore:
 
     async def unadopted(self, kind: Kind) -> Unadopted | None:
         return await self._adopter.unadopted(kind)
+
+    async def foreign_documents(
+        self, kind: Kind, parent: str, begins: str = "", limit: int = 100
+    ) -> list[dict[str, Any]]:
+        return await untracked.foreign_documents(self._client, kind, parent, begins, limit)
 
     # Claims and settlements
 

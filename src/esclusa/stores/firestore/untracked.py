@@ -19,7 +19,7 @@ from esclusa.model.kind import Kind
 from esclusa.model.value import value
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
-from esclusa.stores.firestore.codec import SHARD, SHARDS
+from esclusa.stores.firestore.codec import SHARD, SHARDS, plain_fields
 from esclusa.stores.firestore.queries import NAME
 
 PAGE = 300
@@ -63,6 +63,37 @@ class Found:
 def is_tracked(document: Any) -> bool:
     """Whether a document has the field that every record's document has."""
     return SHARD in document.fields and document.fields[SHARD].HasField("integer_value")
+
+
+async def foreign_documents(
+    client: FirestoreClient, kind: Kind, parent: str, begins: str, limit: int
+) -> list[dict[str, Any]]:
+    """Documents without tracking below one parent; see ``Store.foreign_documents``."""
+    above = names.path(kind.parent, parent) if kind.parent is not None else None
+    if above is None:
+        return []
+    found: list[dict[str, Any]] = []
+    last: str | None = None
+    place = f"{client.root}/{above}/{kind.table}/"
+    while len(found) < limit:
+        query = StructuredQuery(from_=[{"collection_id": kind.table}])
+        query.order_by.add(field={"field_path": NAME}, direction=1)
+        query.limit.value = PAGE
+        start = last or (place + begins if begins else None)
+        if start is not None:
+            query.start_at.values.add(reference_value=start)
+            query.start_at.before = last is None
+        page = await client.query(query, "foreign_documents", below=above)
+        for document in page:
+            own = document.name.rpartition("/")[2]
+            if not own.startswith(begins):
+                return found
+            if not is_tracked(document) and len(found) < limit:
+                found.append({"id": names.unsegment(own)} | plain_fields(document.fields))
+        if len(page) < PAGE:
+            break
+        last = page[-1].name
+    return found
 
 
 @dataclass(slots=True)

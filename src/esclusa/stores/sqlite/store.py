@@ -317,6 +317,11 @@ class SqliteStore:
     async def unadopted(self, kind: Kind) -> None:
         return None
 
+    async def foreign_documents(
+        self, kind: Kind, parent: str, begins: str = "", limit: int = 100
+    ) -> list[dict[str, Any]]:
+        return []
+
     # claim and settle
 
     async def claim(self, request: ClaimRequest) -> list[Leased]:

@@ -2,7 +2,7 @@
 
 Document AI turns and straightens a page before it reads it; its coordinates count on that image.
 ``transforms`` are the matrices that it applied. Without them, an image whose sides are swapped was
-turned by a quarter.
+turned by a quarter, and of a page that the PDF turns by 180 degrees the orientation counts.
 """
 
 from __future__ import annotations
@@ -55,15 +55,18 @@ class PageFrame:
 
     def box(self, poly: Mapping[str, Any]) -> dict[str, float] | None:
         """Return the box around a polygon; None if there is none, or its place is unknown."""
-        points = [(_number(v, "x"), _number(v, "y")) for v in poly.get("normalizedVertices") or ()]
-        if not points and self._width and self._height:
-            points = [
+        points = self.points(poly)
+        return around(points) if points else None
+
+    def points(self, poly: Mapping[str, Any]) -> list[Point]:
+        """Return the corners of a polygon; empty if it has none, or its place is unknown."""
+        found = [(_number(v, "x"), _number(v, "y")) for v in poly.get("normalizedVertices") or ()]
+        if not found and self._width and self._height:
+            found = [
                 (_number(v, "x") / self._width, _number(v, "y") / self._height)
                 for v in poly.get("vertices") or ()
             ]
-        if not points or self._turn is None:
-            return None
-        return around([_within(*self._turn(x, y)) for x, y in points])
+        return [] if self._turn is None else [_within(*self._turn(x, y)) for x, y in found]
 
     def _find_turn(
         self, page: Mapping[str, Any], shown: ShownPage
@@ -72,12 +75,16 @@ class PageFrame:
         if matrix != _IDENTITY and self._width and self._height:
             return _undo(matrix, self._width, self._height)
         known = self._width and self._height and shown.width and shown.height
+        orientation = str((page.get("layout") or {}).get("orientation") or "")
+        degrees = _ORIENTATIONS.get(orientation)
+        if shown.rotation == 180:
+            # The sides do not show whether the rotation was applied. A page is rotated so that
+            # its text is upright: upside down, it was not.
+            return _TURNS[degrees] if degrees in (0, 180) else None
         if not known or (self._width > self._height) == (shown.width > shown.height):
             return _TURNS[0]
         if shown.rotation in (90, 270):
             return _TURNS[shown.rotation]
-        orientation = str((page.get("layout") or {}).get("orientation") or "")
-        degrees = _ORIENTATIONS.get(orientation, 0)
         return _TURNS[degrees] if degrees in (90, 270) else None
 
 

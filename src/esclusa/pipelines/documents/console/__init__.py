@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 
 from esclusa import NotFound, Record
+from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.boxes import page_boxes
 from esclusa.pipelines.documents.corrections import OPEN, release, review_value
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
@@ -53,6 +54,8 @@ def build(extension: ConsoleExtension) -> None:
             Extraccion.kind.table, where, order="position", limit=MAX_VALUES
         )
         values = [_value(record) for record in found.items]
+        if document.revision is None:
+            values = await _old_values(extension.runtime.records, document)
         pages = max(_page_count(document), *(v["last_page"] + 1 for v in values), 1)
         page = min(max(0, page), pages - 1)
         return await extension.page(
@@ -74,7 +77,7 @@ def build(extension: ConsoleExtension) -> None:
             picture=extension.url("documents", folio, document.id, "pages", f"{page}.png"),
             drawable=bool(values) or (document.last_error or {}).get("type") not in UNREADABLE,
             values=values,
-            page_values=[v for v in values if any(b["page"] == page for b in v["boxes"])],
+            page_values=[v for v in values if page in _pages_of(v)],
         )
 
     def back(request: Request, folio: str, id: str, page: str, value: str = "") -> str:
@@ -125,6 +128,8 @@ def _reason_text(reason: dict[str, Any], _: Callable[..., str]) -> str:
     match reason["code"]:
         case "unread_pages":
             pages = ", ".join(str(page + 1) for page in reason["pages"])
+            if reason.get("ocr") == "off":
+                return _("Pages without readable text; OCR is off: {pages}", pages=pages)
             return _("Pages without readable text: {pages}", pages=pages)
         case "low_confidence":
             return _("Values with low confidence: {n}", n=reason["values"])
@@ -138,24 +143,13 @@ def _reason_text(reason: dict[str, Any], _: Callable[..., str]) -> str:
 
 
 def _value(record: Record) -> dict[str, Any]:
-    """One extracted value with its boxes, as fractions of the page."""
+    """One extracted value, as the page shows it."""
     assert isinstance(record, Extraccion)
-    boxes = [
-        {
-            "page": page,
-            "x": x0,
-            "y": y0,
-            "width": max(0.0, x1 - x0),
-            "height": max(0.0, y1 - y0),
-        }
-        for page, (x0, y0, x1, y1) in page_boxes(record.page_refs)
-    ]
     details = {name: getattr(record, name) for name in DETAILS}
-    printed = record.LINE_ITEM_VALUE or record.value or getattr(record, record.type, None)
     return {
         "id": record.id,
         "label": record.LINE_ITEM_NAME or record.type,
-        "printed": printed or "",
+        "printed": record.LINE_ITEM_VALUE or record.value or getattr(record, record.type, None),
         "value": record.value,
         "section": record.SECTION_HEADER,
         "year": record.COLUMN_YEAR,
@@ -167,9 +161,33 @@ def _value(record: Record) -> dict[str, Any]:
         "review_reason": record.review_reason,
         "is_number": record.type == "LINE_ITEM_VALUE",
         "processor": record.processor_version,
-        "boxes": boxes,
-        "last_page": max((box["page"] for box in boxes), default=0),
+        **_boxes(record.page_refs),
     }
+
+
+async def _old_values(records: Any, document: Documento) -> list[dict[str, Any]]:
+    """The values that the service before this one extracted, of its latest processing."""
+    found = await records.foreign_documents(Extraccion, document.id, begins=origin.EXTRACTION)
+    return [
+        {
+            "id": f"{found[-1]['id']}-{number}",
+            "label": each["type"],
+            "printed": each["value"],
+            "confidence": each["confidence"],
+            "processor": each["processor_version"],
+            **_boxes(each["page_refs"]),
+        }
+        for number, each in enumerate(origin.old_values(found[-1]) if found else ())
+    ]
+
+
+def _boxes(page_refs: Any) -> dict[str, Any]:
+    """The boxes of a value, as fractions of their pages, and the last of these pages."""
+    boxes = [
+        {"page": page, "x": x0, "y": y0, "width": max(0.0, x1 - x0), "height": max(0.0, y1 - y0)}
+        for page, (x0, y0, x1, y1) in page_boxes(page_refs)
+    ]
+    return {"boxes": boxes, "last_page": max((box["page"] for box in boxes), default=0)}
 
 
 def _page_count(document: Documento) -> int:
@@ -181,6 +199,11 @@ def _page_count(document: Documento) -> int:
 def _values_per_page(values: list[dict[str, Any]], pages: int) -> list[int]:
     counts = [0] * pages
     for value in values:
-        for page in {box["page"] for box in value["boxes"]}:
+        for page in _pages_of(value):
             counts[page] += 1
     return counts
+
+
+def _pages_of(value: dict[str, Any]) -> set[int]:
+    """The pages on which a value is listed; without a place, on the first."""
+    return {box["page"] for box in value["boxes"]} or {0}

@@ -7,9 +7,11 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from esclusa import Failure
+from esclusa.pipelines.documents.answers.recognised_words import recognised_pages
 from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 
 if TYPE_CHECKING:  # the child process imports this package
+    from esclusa.pipelines.documents.documentai import DocumentAiProcessor
     from esclusa.pipelines.documents.local.reader_pool import ReaderPool
 
 VERSION = "local-1"
@@ -20,16 +22,23 @@ MAX_KEPT = 64
 class LocalProcessor:
     """Classifies and extracts in one reading; implements ``Processor``.
 
-    ``ocr`` are the languages in which pages that are pictures are read; None: they are not read.
+    ``ocr`` are the languages in which Tesseract reads pages that are pictures. ``pictures`` is the
+    processor of Document AI that reads them instead; with neither they are not read.
     """
 
-    def __init__(self, readers: ReaderPool, ocr: str | None = None) -> None:
+    def __init__(
+        self,
+        readers: ReaderPool,
+        ocr: str | None = None,
+        pictures: DocumentAiProcessor | None = None,
+    ) -> None:
         self._readers = readers
         self._ocr = ocr
+        self._pictures = pictures
         self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def classify(self, source: Source) -> Classified:
-        answer = await self._readers.read(source.content, ocr=self._ocr)
+        answer = await self._read(source)
         self._answers[source.digest] = answer
         while len(self._answers) > MAX_KEPT:
             self._answers.popitem(last=False)
@@ -42,7 +51,7 @@ class LocalProcessor:
     async def extract(self, source: Source, doc_type: str) -> Extracted:
         answer = self._answers.pop(source.digest, None)
         if answer is None or answer["doc_type"] != doc_type:
-            answer = await self._readers.read(source.content, doc_type, self._ocr)
+            answer = await self._read(source, doc_type)
         items = [item | {"processor_version": VERSION} for item in answer["items"]]
         return Extracted(
             items,
@@ -52,11 +61,24 @@ class LocalProcessor:
                 "pages": answer["pages"],
                 "unread_pages": answer["unread_pages"],
                 "recognised_pages": answer["recognised_pages"],
+                "ocr": self._ocr_name,
                 "processor": "local",
                 "processor_version": VERSION,
             },
             answer.get("text"),
         )
+
+    @property
+    def _ocr_name(self) -> str:
+        return "documentai" if self._pictures else "tesseract" if self._ocr else "off"
+
+    async def _read(self, source: Source, doc_type: str | None = None) -> dict[str, Any]:
+        words: dict[int, Any] | None = None
+        if self._pictures is not None:
+            found, _ = await self._readers.request({"do": "find_pictures"}, source.content)
+            if found["pages"]:
+                words = recognised_pages(await self._pictures.read_pages(source, found["pages"]))
+        return await self._readers.read(source.content, doc_type, self._ocr, words)
 
     async def close(self) -> None:
         """Nothing is open: the readers belong to the caller."""

@@ -77,11 +77,27 @@ def read_pdf(content: bytes, recognise: Recogniser | None = None) -> PdfText:
     if not any(page.words for page in pages):
         raise Unreadable(
             "no_text_layer",
-            "no page has text: the document is made of pictures, and reading those needs OCR"
+            "no page has text: the document is made of pictures, and OCR is off (DOCUMENTS_OCR)"
             if recognise is None
             else "no page has text, and none was recognised in its pictures",
         )
     return PdfText(pages, "".join(texts))
+
+
+def picture_pages(content: bytes) -> list[int]:
+    """Return the numbers of the pages that are pictures; raise Unreadable."""
+    found: list[int] = []
+
+    def note(page: Any, geometry: PageGeometry, number: int, offset: int) -> tuple[list[Word], str]:
+        found.append(number)
+        return [], "\f"
+
+    try:
+        read_pdf(content, note)
+    except Unreadable as error:
+        if error.error != "no_text_layer":
+            raise
+    return found
 
 
 def open_pdf(content: bytes) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pypdfium2.raw as c
 
 from esclusa.pipelines.documents.local.page_geometry import Box, PageGeometry, picture_slope
-from esclusa.pipelines.documents.local.words import Word
+from esclusa.pipelines.documents.local.words import Recogniser, Word
 
 # Words that are less certain are specks and parts of rules.
 MIN_CONFIDENCE = 0.15
@@ -73,6 +73,19 @@ def is_picture(page: Any, words: list[Word]) -> bool:
     if words:
         return bool(covered > COVERED_SHARE * width * height)
     return images > 0 or outlines > MIN_OUTLINES
+
+
+def recognised(pages: Mapping[str, Any]) -> Recogniser:
+    """Return a function that gives words that were recognised before, by the number of the page."""
+
+    def recognise(
+        page: Any, geometry: PageGeometry, number: int, offset: int
+    ) -> tuple[list[Word], str]:
+        found = pages.get(str(number), {"words": (), "turn": 0})
+        words = [PictureWord(*word) for word in found["words"]]
+        return words_of_picture(Picture(words, found["turn"]), geometry, number, offset)
+
+    return recognise
 
 
 def words_of_picture(

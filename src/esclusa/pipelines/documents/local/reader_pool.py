@@ -36,13 +36,18 @@ class ReaderPool:
         self._size = size
 
     async def read(
-        self, content: bytes, doc_type: str | None = None, ocr: str | None = None
+        self,
+        content: bytes,
+        doc_type: str | None = None,
+        ocr: str | None = None,
+        words: dict[int, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the answer of ``read_document``; raises as ``request`` does.
 
-        ``ocr`` are the languages of tesseract; without them pictures are not read.
+        ``ocr`` are the languages of tesseract; ``words`` are those that another program recognised
+        on pages that are pictures. With neither, pictures are not read.
         """
-        job = {"do": "read", "doc_type": doc_type, "ocr": ocr}
+        job = {"do": "read", "doc_type": doc_type, "ocr": ocr, "words": words}
         answer, _ = await self.request(job, content)
         return answer
 

@@ -3,7 +3,8 @@
 Started as ``python -m esclusa.pipelines.documents.local.worker_process MEGABYTES``. It reads jobs
 with their documents from stdin and writes answers to stdout, until stdin ends. Each message is its
 length in 8 bytes, then its bytes. A job is JSON, followed by the document: ``{"do": "read",
-"doc_type": …, "ocr": languages or null}``, ``{"do": "text"}``, ``{"do": "picture", "number": …,
+"doc_type": …, "ocr": languages or null, "words": by page, or null}``, ``{"do":
+"find_pictures"}``, ``{"do": "text"}``, ``{"do": "picture", "number": …,
 "width": …}`` or ``{"do": "split", "max_pages": …, "max_bytes": …, "overlap": …}``. An answer is
 JSON, followed by the text, the picture, the parts, or nothing.
 """
@@ -52,9 +53,18 @@ def _run(job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
                 sizes = [(len(p.content), p.pages, p.first_page, p.count) for p in parts]
                 body = b"".join(part.content for part in parts)
                 return {"parts": sizes, "pages": pages}, body
+            case {"do": "find_pictures"}:
+                from esclusa.pipelines.documents.local.pdf_words import (  # noqa: PLC0415
+                    picture_pages,
+                )
+
+                return {"pages": picture_pages(content)}, b""
             case {"do": "text"}:
                 return {}, read_pdf(content).text.encode()
             case _:
+                from esclusa.pipelines.documents.local.picture_words import (  # noqa: PLC0415
+                    recognised,
+                )
                 from esclusa.pipelines.documents.local.statement import (  # noqa: PLC0415
                     read_document,
                 )
@@ -63,6 +73,8 @@ def _run(job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
                 )
 
                 recognise = recogniser(job["ocr"]) if job.get("ocr") else None
+                if job.get("words") is not None:
+                    recognise = recognised(job["words"])
                 return read_document(content, job["doc_type"], recognise), b""
     except Unreadable as error:
         return {"error": error.error, "message": str(error)}, b""
