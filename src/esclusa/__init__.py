@@ -26,6 +26,7 @@ from esclusa.model.errors import (
     StoreConflict,
     Throttled,
 )
+from esclusa.model.gauge import Gauge
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.options import option
 from esclusa.model.outcome import Outcome, Retry, To, Wait
@@ -46,7 +47,7 @@ from esclusa.model.retry import Backoff
 from esclusa.model.schedule import Always, cron, every
 from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren
 from esclusa.model.storable import storage_fault
-from esclusa.model.system_records import Export, publish
+from esclusa.model.system_records import DeadLetter, Export, publish
 from esclusa.ports.artifacts import Artifacts
 from esclusa.version import __version__
 
@@ -69,6 +70,7 @@ __all__ = [
     "Budget",
     "BudgetEmpty",
     "Create",
+    "DeadLetter",
     "Duplicate",
     "Effect",
     "EsclusaError",
@@ -76,6 +78,7 @@ __all__ = [
     "Export",
     "Failure",
     "FanOut",
+    "Gauge",
     "Inserted",
     "Lifecycle",
     "Move",

@@ -10,7 +10,7 @@ from typing import Any
 from esclusa.model import duration
 from esclusa.model.deadline import Deadline, pass_deadline
 from esclusa.model.errors import DeclarationError
-from esclusa.model.record import Kind
+from esclusa.model.kind import Kind
 from esclusa.model.retry import Backoff
 from esclusa.model.stage import Cycle, Stage, make_cycle, make_stage
 from esclusa.model.value import value

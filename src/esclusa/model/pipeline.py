@@ -17,12 +17,13 @@ from esclusa.model.budget import Budget
 from esclusa.model.declaration import Adopt, adoption
 from esclusa.model.declared_deadline import DeclaredDeadline, add_deadlines, deadline_cycles
 from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.gauge import Gauge
 from esclusa.model.kind import Kind
 from esclusa.model.plan import DeclaredQuery, NoSettings, Plan, View, ViewFunction
 from esclusa.model.query import Where, conditions, query
 from esclusa.model.record import Record
 from esclusa.model.schedule import Manual
-from esclusa.model.stage import FUNCTIONS, Cycle, Stage, make_cycle, make_stage
+from esclusa.model.stage import FUNCTIONS, Stage, make_cycle, make_stage
 from esclusa.model.stage_options import (
     CYCLE_OPTIONS,
     BatchDecorator,
@@ -59,6 +60,7 @@ class App:
     data_checks_: Callable[[Any, Any], AsyncIterator[Any]] | None = None
     needs_: Callable[[Any], Iterable[str]] | None = None
     on_run_: Callable[[Any, bool], Awaitable[None]] | None = None
+    gauges_: Callable[[Any], Awaitable[Iterable[Gauge]]] | None = None
     artifacts_: Callable[[Any], tuple[str, str] | None] | None = None
     views: list[View] = field(default_factory=list)
     _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
@@ -320,6 +322,14 @@ class App:
         """
         self.on_run_ = note
         return note
+
+    def gauges(self, read: F) -> F:
+        """Declare a function that reads figures for ``/metrics``, at most once a minute.
+
+        ``async def figures(records)`` returns ``Gauge`` values.
+        """
+        self.gauges_ = read
+        return read
 
     def bind(self, settings: BaseModel) -> Plan:
         """Apply the settings. Raises DeclarationError with every fault."""

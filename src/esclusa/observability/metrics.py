@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
+
+from esclusa.model.gauge import Gauge
 
 _MILLISECONDS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 # Upper bounds in seconds, for fast moves and for handlers that wait for a slow service.
@@ -46,6 +48,7 @@ class Metrics:
         self._used: dict[tuple[str, str], float] = {}
         self._limit: dict[tuple[str, str], float] = {}
         self._inflight: dict[str, float] = {}
+        self._own: dict[str, tuple[Gauge, ...]] = {}
         self._registry: Any = None
 
     def settled(self, stage: str, result: str, times: Sequence[float]) -> None:
@@ -81,6 +84,11 @@ class Metrics:
         """Set how many records of the stage this worker holds."""
         with self._lock:
             self._inflight[stage] = count
+
+    def own(self, pipeline: str, gauges: Iterable[Gauge]) -> None:
+        """Set the figures of a pipeline's own."""
+        with self._lock:
+            self._own[pipeline] = tuple(gauges)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """The page for a scrape and its content type; ``accept`` is the request's header."""
@@ -168,7 +176,23 @@ class Metrics:
                     ["stage"],
                     self._inflight,
                 ),
+                *(
+                    _filled(gauge, name, found[0].about, list(found[0].labels), _by_labels(found))
+                    for name, found in self._own_by_name().items()
+                ),
             ]
+
+    def _own_by_name(self) -> dict[str, list[Gauge]]:
+        named: dict[str, list[Gauge]] = {}
+        for pipeline, gauges in self._own.items():
+            prefix = f"esclusa_{pipeline.replace('-', '_')}"
+            for each in gauges:
+                named.setdefault(f"{prefix}_{each.name}", []).append(each)
+        return named
+
+
+def _by_labels(gauges: Sequence[Gauge]) -> dict[tuple[str, ...], float]:
+    return {tuple(each.labels.values()): each.value for each in gauges}
 
 
 def _filled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tracemalloc
 from decimal import Decimal
@@ -14,9 +15,10 @@ import openpyxl
 import pandas as pd
 import pytest
 from pipelines.documents.conftest import DocumentsService, NewService
+from pipelines.documents.test_interfaces import esclusa
 from pipelines.documents.test_review import balance, post
 
-from esclusa.pipelines.documents import exports
+from esclusa.pipelines.documents import exports, workbook
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
 
 
@@ -77,6 +79,49 @@ async def test_exports_open_in_duckdb_openpyxl_and_pandas(
     first = whole["documents"][0]
     assert len(first["numbers"]) == 16
     assert first["statements"][0]["columns"] == ["2024-12-31", "2023-12-31"]
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_command_writes_each_format(exported: DocumentsService, tmp_path: Path) -> None:
+    folio = (await exported.folio()).folio_id
+    for form, given in (("csv", ""), ("xlsx", "--format"), ("parquet", "-o"), ("json", "-")):
+        path = tmp_path / f"numbers.{form}"
+        options = {
+            "": ["-o", str(path)],
+            "--format": ["--format", form, "--output", str(path)],
+            "-o": ["--output", str(path)],
+            "-": ["--format", form, "--output", "-"],
+        }[given]
+        uri = "gs://bkt/a" if form == "csv" else folio
+        done = await asyncio.to_thread(esclusa, exported, "documents", "export", uri, *options)
+        assert done.returncode == 0, done.stderr
+        if given == "-":
+            path.write_text(done.stdout)
+    assert len(pd.read_csv(tmp_path / "numbers.csv")) == 32
+    assert len(pd.read_parquet(tmp_path / "numbers.parquet")) == 32
+    assert len(pd.read_excel(tmp_path / "numbers.xlsx", sheet_name="Numbers")) == 32
+    assert len(json.loads((tmp_path / "numbers.json").read_text())["documents"]) == 2
+    done = await asyncio.to_thread(esclusa, exported, "documents", "export", "no-such-folder")
+    assert (done.returncode, "no-such-folder" in done.stderr) == (1, True)
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_statements_beyond_the_sheets_share_one(
+    new_service: NewService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbook, "MAX_STATEMENTS", 3)
+    service = await new_service(local=True)
+    folio = await fill(service, documents=6)
+    path = tmp_path / "many.xlsx"
+    await exports.write_export(service.runtime.records, folio, "xlsx", path)
+    book = openpyxl.load_workbook(path)
+    assert len(book.sheetnames) == 1 + 3 + 1
+    shared = [row[0] for row in book["More statements"].iter_rows(values_only=True)]
+    alone = [book[name]["A2"].value for name in book.sheetnames[1:4]]
+    named = [text for text in shared if str(text).startswith("gs://")]
+    assert sorted(alone + named) == [f"gs://bkt/f/{n}.pdf" for n in range(6)]
+    assert [row[2] for row in book["More statements"].iter_rows(values_only=True)].count(1237) == 3
 
 
 @pytest.mark.parametrize("provider", ["sqlite"], indirect=True)

@@ -9,6 +9,7 @@ import pytest
 from pipelines.documents.conftest import DocumentsService, NewService
 from pipelines.documents.test_statement_kinds import page_of
 
+from esclusa import To
 from esclusa.model.system_records import Alert, Audit
 from esclusa.pipelines.documents.checks import check_document
 from esclusa.pipelines.documents.local.statement import read_document
@@ -174,6 +175,50 @@ async def test_a_value_is_corrected_and_the_original_stays(new_service: NewServi
     assert (status, again.review, again.corrected_value) == (200, "confirmed", None)
 
 
+async def test_corrections_are_carried_over_to_a_forced_reading(new_service: NewService) -> None:
+    service = await new_service(local=True, serve=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    service.put("a/bad.pdf", balance(total="2.100.900"))
+    await service.process("gs://bkt/a")
+    [doc] = await service.docs()
+    found = await service.extractions(documento_id=doc.id)
+    wrong = next(e for e in found if e.value == "2100900")
+    seen = next(e for e in found if e.value == "1890300")
+    await post(service, doc, f"values/{wrong.id}", value="2100600", reason="a 9 read for a 6")
+    await post(service, doc, f"values/{seen.id}", reason="checked")
+    await service.process("gs://bkt/a", reprocess=True, force=True)
+    [again] = await service.docs()
+    assert (again.status, again.needs_review, again.reading) == ("DONE", False, 2)
+    now = await service.extractions(documento_id=doc.id, revision=again.revision)
+    decided = {e.value: (e.review, e.corrected_value, e.review_reason) for e in now if e.review}
+    assert decided == {
+        "2100900": ("corrected", "2100600", "a 9 read for a 6"),
+        "1890300": ("confirmed", None, "checked"),
+    }
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_correction_whose_number_is_not_found_again_is_reported(
+    new_service: NewService,
+) -> None:
+    service = await new_service(local=True, serve=True, DOCUMENTS_LOCAL_PROCESSES=1)
+    service.put("a/bad.pdf", balance(total="2.100.900"))
+    await service.process("gs://bkt/a")
+    [doc] = await service.docs()
+    [wrong] = [e for e in await service.extractions(documento_id=doc.id) if e.value == "2100900"]
+    await post(service, doc, f"values/{wrong.id}", value="2100600", reason="a 9 read for a 6")
+    operations = service.runtime.operations("test")  # as if it had been read otherwise then
+
+    async def rename(value: Extraccion) -> To:
+        return To("kept", LINE_ITEM_NAME="Total de activos")
+
+    await operations.apply("rename", Extraccion.kind.table, rename, where={"id": wrong.id})
+    await service.process("gs://bkt/a", reprocess=True, force=True)
+    [again] = await service.docs()
+    lost = next(r for r in again.review_reasons if r["code"] == "corrections_lost")
+    assert (lost["values"], lost["labels"]) == (1, ["Total de activos: 2100600"])
+    assert again.needs_review
+
+
 async def post(
     service: DocumentsService, doc: Documento, path: str, **body: Any
 ) -> tuple[int, Any]:
@@ -194,3 +239,29 @@ async def test_views_count_folders_by_month_and_documents_to_review(
     ]
     waiting = await to_review(service.runtime.records, 10, None)
     assert [i["reasons"] for i in waiting["items"]] == ["total_differs, balance_differs"]
+
+
+async def test_retried_and_failed_documents_have_views_and_metrics(new_service: NewService) -> None:
+    service = await new_service(serve=True)
+    service.fill("a", 3)
+    service.put("a/bad.pdf", "%PDF-1.4 broken")
+    error = {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}
+    service.simulator.order("/v1", times=1, match="doc00001", status=503, body=error)
+    await service.process("gs://bkt/a")
+    again = await service.runtime.read_model.view("documents.retried")
+    assert [(i["document"], i["attempts"]) for i in again["items"]] == [
+        ("gs://bkt/a/doc00001.pdf", 2)
+    ]
+    failed = await service.runtime.read_model.view("documents.dead-letters")
+    assert [(i["document"], i["error"]) for i in failed["items"]] == [
+        ("gs://bkt/a/bad.pdf", "invalid_argument")
+    ]
+    assert (again["count"], failed["count"]) == (1, 1)
+    _, _, body = await service.get("/metrics")
+    month = f"{(await service.folio()).created_at:%Y-%m}"
+    lines = body.decode().splitlines()
+    assert f'esclusa_documents_folders{{month="{month}",status="DONE_WITH_ERRORS"}} 1.0' in lines
+    assert f'esclusa_documents_folders{{month="{month}",status="DONE"}} 0.0' in lines
+    assert any(line.startswith("esclusa_documents_folder_seconds{") for line in lines)
+    assert "esclusa_documents_retried 1.0" in lines
+    assert "esclusa_documents_dead_letters 1.0" in lines

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from esclusa import Always, App, Backoff
+from esclusa import Always, App, Backoff, DeadLetter
 from esclusa.pipelines.documents import folders, process_cycle, reading, views
 from esclusa.pipelines.documents.records import (
     Documento,
@@ -85,6 +85,19 @@ app.view(
     where={"needs_review": True},
     es="Documentos por revisar",
 )(views.to_review)
+
+
+app.view("Documents retried", of=Documento, where=views.RETRIED, es="Documentos reintentados")(
+    views.retried
+)
+app.view(
+    "Documents that failed",
+    of=DeadLetter,
+    where=views.FAILED,
+    es="Documentos fallidos",
+)(views.dead_letters)
+app.declare_query(Documento, views.RETRIED)
+app.gauges(views.figures)
 
 
 @app.lifespan

@@ -19,6 +19,7 @@ from esclusa import (
     To,
     Wait,
     Wake,
+    above,
     below,
     one_of,
 )
@@ -39,7 +40,7 @@ from esclusa.pipelines.documents.records import (
     document_slug,
     folio_id,
 )
-from esclusa.pipelines.documents.review import review_fields
+from esclusa.pipelines.documents.review import REVIEW_FIELDS, carry_over, review_fields
 
 # Extractions written in the settlement itself.
 #
@@ -113,7 +114,7 @@ async def _attempt(doc: Documento, at: Attempt) -> Outcome:
 
 async def _read(doc: Documento, at: Attempt) -> Outcome:
     if doc.fence > 1:  # extractions of an earlier claim do not count
-        await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": below(doc.fence)})
+        await _purge_earlier(doc, at)
     if doc.remap:
         return await _settle(doc, at, await _remapped(doc, at), doc.content_hash)
     source = await _load(doc, at)
@@ -124,19 +125,31 @@ async def _read(doc: Documento, at: Attempt) -> Outcome:
     return await _settle(doc, at, results, source.digest)
 
 
+async def _purge_earlier(doc: Documento, at: Attempt) -> None:
+    """Delete the extractions of earlier claims; those that count stay while they have reviews."""
+    where: dict[str, Any] = {"documento_id": doc.id}
+    if not doc.corrections or doc.revision is None:
+        await at.records.purge(Extraccion, where | {"revision": below(doc.fence)})
+        return
+    between = (above(doc.revision), below(doc.fence))
+    for revision in (below(doc.revision), between):
+        await at.records.purge(Extraccion, where | {"revision": revision})
+
+
 async def _settle(
     doc: Documento, at: Attempt, results: Extracted, content_hash: str | None
 ) -> Outcome:
     """Store the extractions; those that the settlement does not write are written before it."""
     if doc.reused_from is None:
         doc.text_path = await _store_text(results.text, at)
+    lost = await carry_over(doc, at, results.items)
     extractions = [_new_extraction(doc, n, item) for n, item in enumerate(results.items)]
     old = at.settings.old_extractions
     before_settlement = len(extractions) - INLINE if len(extractions) > INLINE else 0
     for start in range(0, before_settlement, INLINE):
         await at.save()  # raises if this claim is lost
         await at.records.insert(extractions[start : min(before_settlement, start + INLINE)])
-    reviewed = await review_fields(doc, at, results)
+    reviewed = await review_fields(doc, at, results, lost)
     held = reviewed["needs_review"] and at.settings.review == "hold"
     log_document(
         at,
@@ -292,8 +305,8 @@ def _enclosing_ids(doc: Documento) -> list[str]:
     """Return the ids that this object has, if it was listed, in the folders around its own."""
     parts = doc.folder_prefix.split("/")
     ids = []
-    for above in ("/".join(parts[:count]) for count in range(len(parts))):
-        own, theirs = folio_id(doc.bucket, above), origin.folio_id(doc.bucket, above)
+    for prefix in ("/".join(parts[:count]) for count in range(len(parts))):
+        own, theirs = folio_id(doc.bucket, prefix), origin.folio_id(doc.bucket, prefix)
         slug = document_slug(doc.gcs_uri, doc.generation)
         ids.append(Documento.kind.id_of(own, slug))
         slug = origin.document_slug(theirs, doc.gcs_uri, doc.generation)
@@ -311,11 +324,7 @@ _OWN_FIELDS = frozenset(
         "position",
         "gcs_uri",
         "generation",
-        "review",
-        "corrected_value",
-        "review_reason",
-        "reviewed_by",
-        "reviewed_at",
+        *REVIEW_FIELDS,
     }
 )
 

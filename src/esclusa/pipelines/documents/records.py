@@ -49,7 +49,7 @@ class Folio(
         error_type="error_type",
         error_message="error_message",
     ),
-    index=[("status", "created_at")],
+    index=[("status", "created_at"), ("-created_at",)],
 ):
     """A folder of documents.
 

@@ -26,13 +26,21 @@ def latest_period(items: Sequence[Mapping[str, Any]]) -> str | None:
     return max(ends, default=None)
 
 
-async def review_fields(doc: Documento, at: Attempt, results: Extracted) -> dict[str, Any]:
-    """Return the fields of a document that was read: its checks, and why it needs a person."""
+async def review_fields(
+    doc: Documento, at: Attempt, results: Extracted, lost: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the fields of a document that was read: its checks, and why it needs a person.
+
+    ``lost`` are decisions of persons about an earlier reading that could not be carried over.
+    """
     items = results.items
     key, period = organisation_key(items), latest_period(items)
     checks = check_document(items, await _prior_values(doc, at, key, period, items))
     reasons = reasons_of(items, results.summary, checks, at.settings.review_confidence)
     reasons += results.warnings
+    if lost:
+        labels = list(lost[:5])
+        reasons.append({"code": "corrections_lost", "values": len(lost), "labels": labels})
     return {
         "org_key": key,
         "period": period,
@@ -40,6 +48,41 @@ async def review_fields(doc: Documento, at: Attempt, results: Extracted) -> dict
         "review_reasons": reasons,
         "needs_review": bool(reasons),
     }
+
+
+REVIEW_FIELDS = ("review", "corrected_value", "review_reason", "reviewed_by", "reviewed_at")
+# What a number has in common with the same number of an earlier reading.
+_SAME = (
+    "LINE_ITEM_NAME",
+    "LINE_ITEM_VALUE",
+    "REPORTING_PERIOD",
+    "COLUMN_YEAR",
+    "TABLE_COLUMN_HEADER",
+    "SECTION_HEADER",
+)
+
+
+async def carry_over(doc: Documento, at: Attempt, items: list[dict[str, Any]]) -> list[str]:
+    """Give numbers what persons decided about them in the reading before this one.
+
+    Return the labels of decisions whose number was not found again, or is there twice.
+    """
+    if not doc.corrections or doc.revision is None:
+        return []
+    new: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for item in items:
+        new.setdefault(tuple(item.get(name) for name in _SAME), []).append(item)
+    lost: list[str] = []
+    where = {"documento_id": doc.id, "revision": doc.revision}
+    async for old in at.records.each(Extraccion, where, order="position"):
+        if old.review is None:
+            continue
+        found = new.get(tuple(getattr(old, name) for name in _SAME), [])
+        if len(found) == 1 and not found[0].get("review"):
+            found[0].update({name: getattr(old, name) for name in REVIEW_FIELDS})
+        else:
+            lost.append(f"{old.LINE_ITEM_NAME}: {old.corrected_value or old.value}")
+    return lost
 
 
 def reasons_of(

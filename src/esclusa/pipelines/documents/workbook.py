@@ -13,9 +13,10 @@ from esclusa import SettingsError
 if TYPE_CHECKING:
     from esclusa.pipelines.documents.exports import StatementTable
 
-# The most rows of a sheet, which Excel sets, and the most sheets of statements: each holds a file
-# open while the workbook is written.
+# The most rows of a sheet, which Excel sets.
 MAX_ROWS = 1_048_576
+# The most statements with a sheet of their own: each holds a file open while the workbook is
+# written. Further ones share a sheet.
 MAX_STATEMENTS = 200
 # Digits that a spreadsheet keeps of a number; a longer one is written as text.
 MAX_DIGITS = 15
@@ -43,23 +44,22 @@ class Workbook:
         self._bold = self._book.add_format({"bold": True})
         self._columns = columns
         self._names: set[str] = set()
-        self._sheets = 0
         self.rows = 0
         self._at = MAX_ROWS
         self._numbers: Any = None
+        self._statements = 0
+        self._shared: Any = None
+        self._shared_at = 0
         self._next_sheet()
 
     def _next_sheet(self) -> None:
-        self._sheets += 1
-        name = "Numbers" if self._sheets == 1 else f"Numbers {self._sheets}"
-        self._names.add(name.lower())
-        self._numbers = self._book.add_worksheet(name)
+        self._numbers = self._book.add_worksheet(self._name("Numbers"))
         self._numbers.freeze_panes(1, 0)
         self._line(self._numbers, 0, self._columns, self._bold)
         self._at = 1
 
     def add(self, rows: Sequence[dict[str, Any]], tables: Sequence[StatementTable]) -> None:
-        """Write the numbers of a document, and its statements while there is room for sheets."""
+        """Write the numbers of a document, and its statements."""
         for row in rows:
             if self._at >= MAX_ROWS:
                 self._next_sheet()
@@ -67,20 +67,33 @@ class Workbook:
             self._at += 1
             self.rows += 1
         for table in tables:
-            if len(self._names) - self._sheets < MAX_STATEMENTS:
-                self._statement(table)
+            self._statements += 1
+            if self._statements <= MAX_STATEMENTS:
+                self._statement(self._statement_sheet(table.title), 0, table)
+                continue
+            if self._shared is None or self._shared_at + len(table.rows) + 6 > MAX_ROWS:
+                self._shared, self._shared_at = self._statement_sheet("More statements"), 0
+            self._shared_at = 1 + self._statement(self._shared, self._shared_at, table)
 
-    def _statement(self, table: StatementTable) -> None:
-        sheet = self._book.add_worksheet(self._name(table.title))
-        self._line(sheet, 0, [table.title], self._bold)
-        self._line(sheet, 1, [table.document])
-        self._line(sheet, 2, [f"{table.currency or ''} × {table.scale or '?'}".strip()])
-        self._line(sheet, 4, ["section", "label", *table.columns], self._bold)
+    def _statement_sheet(self, title: str) -> Any:
+        sheet = self._book.add_worksheet(self._name(title))
         sheet.set_column(0, 1, 44)
-        sheet.set_column(2, 1 + len(table.columns), 18)
-        for at, row in enumerate(table.rows.values(), start=5):
+        sheet.set_column(2, 20, 18)
+        return sheet
+
+    def _statement(self, sheet: Any, start: int, table: StatementTable) -> int:
+        """Write a statement from a row on; return the row after it."""
+        self._line(sheet, start, [table.title], self._bold)
+        self._line(sheet, start + 1, [table.document])
+        scale = f"{table.currency or ''} × {table.scale or '?'}".strip()
+        self._line(sheet, start + 2, [scale])
+        self._line(sheet, start + 4, ["section", "label", *table.columns], self._bold)
+        at = start + 5
+        for row in table.rows.values():
             values = [row["values"].get(name) for name in table.columns]
             self._line(sheet, at, [row["section"], row["label"], *values])
+            at += 1
+        return at
 
     def _name(self, title: str) -> str:
         """Return a name for a sheet that no other has: at most 31 characters."""

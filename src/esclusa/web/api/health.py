@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from esclusa import health
 from esclusa.health import Check
 from esclusa.model.errors import EsclusaError
+from esclusa.model.gauge import Gauge
 from esclusa.model.texts import text
 from esclusa.observability.metrics import Metrics
 from esclusa.runtime import Runtime
@@ -28,6 +29,7 @@ SCHEMA_MAX_AGE: Final = 30.0
 ADOPTION_MAX_AGE: Final = 300.0  # it counts documents
 # Seconds for which gauges that are read from the store are reused.
 GAUGES_MAX_AGE: Final = 5.0
+OWN_MAX_AGE: Final = 60.0  # a pipeline's own figures may read many records
 
 # Tasks that missed their limit, kept until they end: asyncio has only weak references to them.
 _abandoned: set[asyncio.Task[Any]] = set()
@@ -173,7 +175,7 @@ class Gauges:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = asyncio.Lock()
-        self._read_at = float("-inf")
+        self._read_at = self._own_read_at = float("-inf")
         self.metrics: Metrics = getattr(runtime.engine.telemetry, "metrics", None) or Metrics()
 
     async def refresh(self) -> None:
@@ -187,7 +189,23 @@ class Gauges:
                 self._runtime.engine.telemetry.event(
                     "warning", f"metrics: cannot read the store: {type(error).__name__}: {error}"
                 )
+            if time.monotonic() - self._own_read_at >= OWN_MAX_AGE:
+                await self._read_own()
+                self._own_read_at = time.monotonic()
             self._read_at = time.monotonic()
+
+    async def _read_own(self) -> None:
+        """Read the figures of each pipeline; one that fails leaves the others alone."""
+        for plan in self._runtime.engine.registry.plans:
+            if plan.app.gauges_ is None:
+                continue
+            try:
+                found = await within(CHECK_TIMEOUT, _awaited(plan.app.gauges_, self._runtime))
+                self.metrics.own(plan.name, found)
+            except Exception as error:  # noqa: BLE001 - a function of the pipeline may raise anything
+                self._runtime.engine.telemetry.event(
+                    "warning", f"metrics of {plan.name}: {type(error).__name__}: {error}"
+                )
 
     async def _read(self) -> None:
         for stage in await self._runtime.read_model.stages(system=True):
@@ -198,6 +216,12 @@ class Gauges:
                 self.metrics.budget(
                     budget["budget"], window["per"], window["used"], window["limit"]
                 )
+
+
+async def _awaited(
+    read: Callable[[Any], Awaitable[Iterable[Gauge]]], runtime: Runtime
+) -> list[Gauge]:
+    return list(await read(runtime.records))
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -139,6 +139,8 @@ def _reason_text(reason: dict[str, Any], _: Callable[..., str]) -> str:
             return _("Assets are not liabilities and equity: {labels}", labels=labels)
         case "prior_year_differs":
             return _("Different from last year's file: {labels}", labels=labels)
+        case "corrections_lost":
+            return _("Corrections of an earlier reading not found again: {labels}", labels=labels)
     return str(reason.get("message") or reason["code"])
 
 
