@@ -234,8 +234,10 @@ MEASURES: dict[str, Measure] = {
     "cli": cli,
     "memory": memory,
 }
-ON_REQUEST = frozenset({"memory", "migrate", "rename", "reply-export"})
-SLOW = frozenset({"memory", "growth", "migrate", "rename", "reply-export"})
+ON_REQUEST = frozenset(
+    {"memory", "migrate", "rename", "reply-export", "documents-quota", "documents-ticks"}
+)
+SLOW = ON_REQUEST | {"growth"}
 
 
 async def _drain_rounds(

@@ -12,35 +12,7 @@ from typing import Any
 
 from pipelines.documents import statement_words
 from pipelines.documents.drawing import Pen, Statement, Style, Truth
-
-MONTHS_ES = [
-    "enero",
-    "febrero",
-    "marzo",
-    "abril",
-    "mayo",
-    "junio",
-    "julio",
-    "agosto",
-    "septiembre",
-    "octubre",
-    "noviembre",
-    "diciembre",
-]
-MONTHS_EN = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+from pipelines.documents.months import ENGLISH, SPANISH
 
 
 def amount(number: int, style: Style, rng: Random) -> tuple[str, str]:
@@ -66,7 +38,7 @@ def heading(style: Style, year: int) -> list[str]:
     """Return the heading of a year's column, line by line."""
     month, es = style.month, style.lang == "es"
     day = {2: 28, 4: 30, 6: 30, 9: 30, 11: 30}.get(month, 31)
-    word = (MONTHS_ES if es else MONTHS_EN)[month - 1]
+    word = (SPANISH if es else ENGLISH)[month - 1]
     short = word[:3].capitalize()
     unit = {
         "CLP": {1: "$", 1000: "M$", 1000000: "MM$"},
@@ -100,7 +72,7 @@ def ends(style: Style, year: int) -> str:
 def titles(style: Style, org: str, title: str) -> list[str]:
     day = {2: 28, 4: 30, 6: 30, 9: 30, 11: 30}.get(style.month, 31)
     es = style.lang == "es"
-    word = (MONTHS_ES if es else MONTHS_EN)[style.month - 1]
+    word = (SPANISH if es else ENGLISH)[style.month - 1]
     years = [str(y) for y in style.years]
     listed = ", ".join(years[:-1]) + (
         (" y " if es else " and ") + years[-1] if len(years) > 1 else years[-1]
@@ -255,7 +227,7 @@ def _table(
         ]
         deep = max(map(len, lines))
         if style.heads == "span":
-            word = (MONTHS_ES if style.lang == "es" else MONTHS_EN)[style.month - 1]
+            word = (SPANISH if style.lang == "es" else ENGLISH)[style.month - 1]
             day = {2: 28, 4: 30, 6: 30, 9: 30, 11: 30}.get(style.month, 31)
             text = f"Al {day} de {word} de" if style.lang == "es" else f"{word} {day},"
             pen.text(

@@ -8,35 +8,8 @@ from random import Random
 
 from pipelines.documents.corpus_a.sheet import Column, Sheet, draw, words
 from pipelines.documents.drawing import Statement
+from pipelines.documents.months import ENGLISH, SPANISH
 
-ES = [
-    "enero",
-    "febrero",
-    "marzo",
-    "abril",
-    "mayo",
-    "junio",
-    "julio",
-    "agosto",
-    "septiembre",
-    "octubre",
-    "noviembre",
-    "diciembre",
-]
-EN = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
 KINDS = ["balance_sheet", "income_statement", "cash_flow"]
 A4, LETTER, WIDE = (595.0, 842.0), (612.0, 792.0), (842.0, 595.0)
 
@@ -51,17 +24,17 @@ def _dmy(ends: str, mark: str) -> str:
 
 def _es(ends: str) -> str:
     year, month, day = ends.split("-")
-    return f"{int(day)} de {ES[int(month) - 1]} de {year}"
+    return f"{int(day)} de {SPANISH[int(month) - 1]} de {year}"
 
 
 def _us(ends: str) -> str:
     year, month, day = ends.split("-")
-    return f"{EN[int(month) - 1]} {int(day)}, {year}"
+    return f"{ENGLISH[int(month) - 1]} {int(day)}, {year}"
 
 
 def _uk(ends: str) -> str:
     year, month, day = ends.split("-")
-    return f"{int(day)} {EN[int(month) - 1]} {year}"
+    return f"{int(day)} {ENGLISH[int(month) - 1]} {year}"
 
 
 def chile(rng: Random) -> Sheet:
@@ -590,7 +563,7 @@ def management(rng: Random) -> Sheet:
             lambda y: [f"FY{y % 100:02d}"],
             lambda y: [f"FY{y}"],
             lambda y: [f"FY {y}"],
-            lambda y: [f"{EN[month - 1][:3]}-{y % 100:02d}"],
+            lambda y: [f"{ENGLISH[month - 1][:3]}-{y % 100:02d}"],
             lambda y: [f"FY{y % 100:02d}", "Actual"],
         ]
     )
@@ -621,7 +594,7 @@ def management(rng: Random) -> Sheet:
         title,
         currency,
         scale,
-        [org, title, f"Financial years ended {monthrange(2023, month)[1]} {EN[month - 1]}"],
+        [org, title, f"Financial years ended {monthrange(2023, month)[1]} {ENGLISH[month - 1]}"],
         columns,
         corner=unit_line,
         thousands=rng.choice([" ", "'", "’", ",", "\u00a0"]),

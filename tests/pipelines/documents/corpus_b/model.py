@@ -9,36 +9,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-MONTHS = {
-    "es": [
-        "enero",
-        "febrero",
-        "marzo",
-        "abril",
-        "mayo",
-        "junio",
-        "julio",
-        "agosto",
-        "septiembre",
-        "octubre",
-        "noviembre",
-        "diciembre",
-    ],
-    "en": [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ],
-}
+from pipelines.documents.months import MONTHS
 
 
 @dataclass(frozen=True)

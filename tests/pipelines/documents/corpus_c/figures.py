@@ -10,38 +10,9 @@ from pathlib import Path
 from random import Random
 
 from pipelines.documents.drawing import Truth
+from pipelines.documents.months import MONTHS
 
 Box = tuple[float, float, float, float]
-MONTHS = {
-    "en": [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ],
-    "es": [
-        "enero",
-        "febrero",
-        "marzo",
-        "abril",
-        "mayo",
-        "junio",
-        "julio",
-        "agosto",
-        "septiembre",
-        "octubre",
-        "noviembre",
-        "diciembre",
-    ],
-}
 MARKED = re.compile(r"(#{1,2}|_?==?\d?|>!?|[$@]|[?!~*_-]{1,3}) +")
 
 

@@ -10,38 +10,11 @@ from pathlib import Path
 from random import Random
 
 from pipelines.documents.drawing import Pen, Statement, Style, Truth
+from pipelines.documents.months import ENGLISH, SPANISH
 
 Box = tuple[float, float, float, float]
 # Only rows that say so are totals, as in the other corpora: a result is none.
 _SAYS_TOTAL = re.compile(r"\b(?:sub)?total(?:es)?\b|\bsumas?\b", re.IGNORECASE)
-MONTHS_ES = [
-    "enero",
-    "febrero",
-    "marzo",
-    "abril",
-    "mayo",
-    "junio",
-    "julio",
-    "agosto",
-    "septiembre",
-    "octubre",
-    "noviembre",
-    "diciembre",
-]
-MONTHS_EN = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
 
 
 @cache
@@ -226,7 +199,7 @@ def chile(rng: Random) -> Statement:
     )
     rows = lines(rng, name, 2, rng.uniform(5.2, 7.6))
     ends = [last_day(year, month), last_day(year - 1, month)]
-    spoken = [f"{int(e[8:])} de {MONTHS_ES[month - 1]} de {e[:4]}" for e in ends]
+    spoken = [f"{int(e[8:])} de {SPANISH[month - 1]} de {e[:4]}" for e in ends]
     sheet.size = 11
     sheet.put(306, 60, org.upper() if rng.random() < 0.5 else org, 0.5, bold=True)
     sheet.put(306, 76, title, 0.5, bold=True)
@@ -279,7 +252,7 @@ def contpaq(rng: Random) -> Statement:
     sheet = Sheet(pen, form, "Helvetica", 7.6)
     left = lines(rng, "mx.assets", 1, rng.uniform(6.0, 8.5))
     right = lines(rng, "mx.claims", 1, rng.uniform(6.0, 8.0), balance=left[-1].amounts)
-    month_name = MONTHS_ES[month - 1][:3].capitalize()
+    month_name = SPANISH[month - 1][:3].capitalize()
     title = rng.choice(["Posición Financiera, Balance General", "Balance General"])
     sheet.size = 10
     sheet.put(306, 40, org, 0.5, bold=True)
@@ -324,8 +297,8 @@ def mexico(rng: Random) -> Statement:
     pen = Pen(Style(page=(612.0, 792.0)))
     sheet = Sheet(pen, Form(",", ".", 2, "-{}", "0.00"), "Helvetica", 8)
     rows = lines(rng, "mx.income", 2, rng.uniform(6.0, 8.5))
-    first = f"01/{MONTHS_ES[0][:3].capitalize()}/{year}"
-    shown = f"{end[8:]}/{MONTHS_ES[month - 1][:3].capitalize()}/{year}"
+    first = f"01/{SPANISH[0][:3].capitalize()}/{year}"
+    shown = f"{end[8:]}/{SPANISH[month - 1][:3].capitalize()}/{year}"
     title = "Estado de Resultados"
     sheet.size = 10
     sheet.put(306, 40, org, 0.5, bold=True)
@@ -361,7 +334,7 @@ def spain(rng: Random) -> Statement:
     name = "es.balance" if kind == "balance_sheet" else "es.income"
     rows = lines(rng, name, 2, rng.uniform(5.0, 7.0) + places)
     ends = [last_day(year, month), last_day(year - 1, month)]
-    when = f"{int(ends[0][8:])} de {MONTHS_ES[month - 1]} de {year}"
+    when = f"{int(ends[0][8:])} de {SPANISH[month - 1]} de {year}"
     title = "Balance de Situación" if kind == "balance_sheet" else "Cuenta de Pérdidas y Ganancias"
     title = title.upper() if rng.random() < 0.4 else title
     sheet.size = 12
@@ -413,7 +386,7 @@ def united_kingdom(rng: Random) -> Statement:
     sheet.put(50, 66, org, bold=True)
     sheet.put(50, 82, title, bold=True)
     sheet.size = 9.5
-    sheet.put(50, 96, f"as at {int(ends[0][8:])} {MONTHS_EN[month - 1]} {year}", bold=True)
+    sheet.put(50, 96, f"as at {int(ends[0][8:])} {ENGLISH[month - 1]} {year}", bold=True)
     inner, outer = [330.0, 475.0], [395.0, 545.0]
     sheet.put(262, 130, "Note", 0.5)
     for at in range(2):
@@ -456,7 +429,7 @@ def united_states(rng: Random) -> Statement:
     sheet = Sheet(pen, Form(",", ".", 0, "({})", "—"), rng.choice(["Times-Roman", "Helvetica"]), 9)
     quarters = {3: "Three", 6: "Six", 9: "Nine"}
     now = last_day(year, month)
-    day = f"{MONTHS_EN[month - 1]} {int(now[8:])}"
+    day = f"{ENGLISH[month - 1]} {int(now[8:])}"
     columns: list[tuple[int, str]]
     if kind == "balance_sheet":
         title = rng.choice(["CONDENSED CONSOLIDATED BALANCE SHEETS", "Consolidated Balance Sheets"])
@@ -563,7 +536,7 @@ def trial(rng: Random) -> Statement:
     sheet = Sheet(pen, Form(",", ".", 2, "-{}", "0.00"), "Helvetica", 8)
     sheet.size = 10
     sheet.put(396, 40, org, 0.5, bold=True)
-    shown = f"{end[8:]}/{MONTHS_ES[month - 1][:3].capitalize()}/{year}"
+    shown = f"{end[8:]}/{SPANISH[month - 1][:3].capitalize()}/{year}"
     sheet.put(396, 54, f"{title} al {shown}", 0.5)
     sheet.size = 8
     heads = ["Saldo inicial", "Cargos", "Abonos", "Saldo final"]
