@@ -258,6 +258,7 @@ async def test_reprocess_takes_errors_and_by_an_option_what_was_never_read(
     good, unread, header = [await generation(tmp_path / "bkt", name) for name in names]
     await other.write_folder("C", "DONE_WITH_ERRORS")
     await other.write_document("C", names[0], good, "DONE")
+    await other.write_extraction("C", names[0], good)
     await other.write_document("C", names[1], unread, "DONE", classifier_version="error")
     invalid = "Invalid PDF header: expected %PDF-"
     await other.write_document(

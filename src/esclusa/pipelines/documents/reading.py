@@ -10,6 +10,7 @@ from esclusa import (
     Attempt,
     BudgetEmpty,
     Create,
+    EsclusaError,
     Failure,
     Move,
     Outcome,
@@ -54,15 +55,27 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
 
     A result of another service that came meanwhile stays.
     """
-    outcome = await _attempt(doc, at)
-    if at.settings.take_over == "off" or isinstance(outcome, Wait):
-        return outcome
+    try:
+        outcome = await _attempt(doc, at)
+        if not isinstance(outcome, Wait):
+            await _check_not_finished(doc, at)
+    except _FinishedMeanwhile as finished:
+        await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": doc.fence})
+        return To("DONE", reason=str(finished), also=await _wake_folder(doc, at))
+    return outcome
+
+
+class _FinishedMeanwhile(EsclusaError):
+    """Another service finished the document after it was claimed here."""
+
+
+async def _check_not_finished(doc: Documento, at: Attempt) -> None:
+    """Raise if a service that works on the same documents finished this one."""
+    if at.settings.take_over == "off":
+        return
     current = await at.records.get(Documento, doc.id)
-    if current is None or Documento.lifecycle.current(current.status) != "DONE":
-        return outcome
-    await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": doc.fence})
-    reason = "another service finished it meanwhile"
-    return To("DONE", reason=reason, also=await _wake_folder(doc, at))
+    if current is not None and Documento.lifecycle.current(current.status) == "DONE":
+        raise _FinishedMeanwhile("another service finished it meanwhile")
 
 
 async def _attempt(doc: Documento, at: Attempt) -> Outcome:
@@ -91,8 +104,8 @@ async def _attempt(doc: Documento, at: Attempt) -> Outcome:
             gcs_uri=doc.gcs_uri,
         )
         return Wait(error.after, str(error), stage=True)
-    except BudgetEmpty:
-        raise  # the document waits until there are pages again
+    except (BudgetEmpty, _FinishedMeanwhile):
+        raise  # the document waits until there are pages again, or is left as it is
     except Exception as error:  # noqa: BLE001 - an error is logged and settled with its type
         final = getattr(error, "permanent", False) or (
             at.tries is not None and at.number >= at.tries
@@ -201,6 +214,7 @@ async def _classify(doc: Documento, at: Attempt, source: Source) -> None:
         return
     log_document(at, doc, "DOC_CLASSIFICATION_START")
     answer = await at.context.classifier.classify(source)
+    await _check_not_finished(doc, at)
     await at.save(doc_type=answer.doc_type, classifier_output_raw=answer.raw)
     log_document(at, doc, "DOC_CLASSIFICATION_DONE", confidence=answer.confidence)
 

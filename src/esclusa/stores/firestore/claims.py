@@ -211,9 +211,9 @@ class DocumentClaimer:
         is.
         """
         codec = context.codec_of(request.kind)
-        if not has_locks_of_others(codec, request.hold):
-            return list(found)
         after = request.abandoned_after
+        if not has_locks_of_others(codec, request.hold, after):
+            return list(found)
         locks = [(f, locked_since(codec, f, request.hold, context.now, after)) for f in found]
         moved, writes = [], []
         for f, since in locks:
@@ -239,7 +239,8 @@ class DocumentClaimer:
     ) -> dict[str, datetime]:
         """Which of these records another program has, and since when. ``holds``: of its stages."""
         codec = context.codec_of(kind)
-        if not any(has_locks_of_others(codec, hold) for hold in (None, *holds)):
+        expected = [(None, None), *holds.items()]
+        if not any(has_locks_of_others(codec, hold, after) for hold, after in expected):
             return {}
         wanted = Query(kind, (("id", Cond("in", tuple(ids))),))
         found = await queries.first(self.client, codec, wanted, len(ids), "why")

@@ -52,10 +52,16 @@ def lock_time(codec: Codec, document: Any) -> datetime | None:
     return time_in(document.fields, codec.column("leased_at"))
 
 
-def has_locks_of_others(codec: Codec, hold: str | None) -> bool:
-    """Whether a claim with this hold state may find records that another program has."""
+def has_locks_of_others(
+    codec: Codec, hold: str | None, abandoned_after: float | None = None
+) -> bool:
+    """Whether a claim with this hold state may find records that another program has.
+
+    A stage with an ``abandoned_after`` expects them, even if no document of others was found yet.
+    """
     mapped = codec.kind.attached and "leased_at" in codec.kind.extras
-    return mapped or (codec.foreign and hold is not None)
+    shared = codec.foreign or abandoned_after is not None
+    return mapped or (shared and hold is not None)
 
 
 def locked_since(
@@ -70,17 +76,24 @@ def locked_since(
     A worker of another program locks what is due, and leaves ``due_at`` as it is. Our own leases
     end after they began.
     """
-    since = lock_time(codec, found.document)
+    document, due = found.document, found.values["due_at"]
+    age = age_of(codec.kind, abandoned_after)
+    since = lock_time(codec, document)
     if since is not None:
-        due = found.values["due_at"]
         if isinstance(due, datetime) and due > since:
-            since = None
-    elif codec.foreign and hold is not None and found.values["status"] == hold:
-        document = found.document
-        since = moved_at(codec, document, abandoned_after) if _moved_by_others(found) else None
-    return (
-        since if since is not None and since + age_of(codec.kind, abandoned_after) > now else None
-    )
+            return None
+        return since if since + age > now else None
+    shared = codec.foreign or abandoned_after is not None
+    if not (shared and hold is not None and found.values["status"] == hold):
+        return None
+    if not _moved_by_others(found):
+        return None
+    since = moved_at(codec, document, abandoned_after)
+    until = since + age
+    if since == from_timestamp(document.update_time) and isinstance(due, datetime) and since < due:
+        # The last write is ours: it set the due time to the end of the other program's time.
+        until = due
+    return since if until > now else None
 
 
 def _moved_by_others(found: FoundDocument) -> bool:
