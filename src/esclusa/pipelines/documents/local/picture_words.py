@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +17,12 @@ from esclusa.pipelines.documents.local.words import Recogniser, Word
 
 # Words that are less certain are specks and parts of rules.
 MIN_CONFIDENCE = 0.15
+# Letters less certain than this share of the usual word are read into dot leaders and rules.
+_JUNK_SHARE = 0.55
+# Width of a letter of a typewriter, in heights of a capital of most fonts. Its capitals are lower.
+_PITCH = 0.86
+# Space beside the ink of a letter that belongs to it, in heights of a line.
+_BEARING = 0.06
 # Height of a letter without ascender, and of what is below the baseline, in heights of a capital.
 _X_HEIGHT, _DESCENT = 0.73, 0.28
 _ASCENDING = re.compile(r"[A-ZÁÉÍÓÚÑÜ0-9bdfhklt$€£%()\[\]|/áéíóúñü!?]")
@@ -24,6 +31,9 @@ _RULE = re.compile(r"[-–—_=~.·•|¦:'’‘\"*]+")
 _NUMBER_PART = re.compile(r"[(\-–−$]*[\d.,]+[)\-–−]*")
 _DECIMALS = re.compile(r"\d[.,]\d\d[)\-–−]*\Z")
 _WHOLE, _CENTS = re.compile(r"[(\-–−$]*\d{1,3}(?:[.,]\d{3})*"), re.compile(r"\d\d[)\-–−]*")
+_THREE = re.compile(r"\d{3}(?:[.,]\d{1,3})*[)\-–−]*")
+_THOUSANDS = re.compile(r"\d([.,])\d{3}(?!\d)")
+_DIGIT = re.compile(r"\d")
 # What a number keeps of its confidence when its decimal point was lost.
 _LOST_POINT = 0.7
 
@@ -94,9 +104,9 @@ def words_of_picture(
     """Return the words in reading direction, and the text in which they count from ``offset``."""
     geometry.turn, geometry.words_lean = picture.turn, False
     sides = _sides(geometry)
-    found = _without_leaders([word for word in picture.words if _is_word(word)])
+    found = _without_junk(_without_leaders([word for word in picture.words if _is_word(word)]))
     lines = [_evened(list(line), sides) for _, line in groupby(found, key=lambda word: word.line)]
-    lines = _joined(lines, decimals=_has_decimals(found))
+    lines = _joined(lines, decimals=_has_decimals(found), mark=_mark_of_thousands(found))
     text = "\n".join(" ".join(word.text for word in line) for line in lines) + "\f"
     words = _placed(lines, geometry, page, offset)
     if lean := picture_slope(words):
@@ -125,12 +135,15 @@ def _evened(words: list[PictureWord], sides: tuple[float, float]) -> list[Pictur
 
     A recogniser gives the ink of each word: ``nos`` is lower than ``Nota``.
     """
-    _, high = sides
+    wide, high = sides
     capital = median(
         (_baseline(word, high) - word.y0 * high)
         / (1.0 if _ASCENDING.search(word.text) else _X_HEIGHT)
         for word in words
     )
+    pitches = [(word.x1 - word.x0) * wide / len(word.text) for word in words if len(word.text) > 2]
+    if pitches:
+        capital = max(capital, median(pitches) / _PITCH)
     out = []
     for word in words:
         base = _baseline(word, high)
@@ -153,17 +166,33 @@ def _without_leaders(words: list[PictureWord]) -> list[PictureWord]:
     return [w for w in words if w.y1 - w.y0 >= low or _RULE.fullmatch(w.text)]
 
 
+def _without_junk(words: list[PictureWord]) -> list[PictureWord]:
+    """Drop letters that are much less certain than the other words of the page."""
+    usual = median([w.confidence for w in words if len(w.text) > 1] or [0.0])
+    return [w for w in words if w.confidence >= _JUNK_SHARE * usual or _DIGIT.search(w.text)]
+
+
 def _has_decimals(words: list[PictureWord]) -> bool:
     """Return whether many numbers of the page have two decimals."""
     decimals = sum(_DECIMALS.search(word.text) is not None for word in words)
     return decimals > 0.1 * sum(_NUMBER_PART.fullmatch(word.text) is not None for word in words)
 
 
-def _joined(lines: list[list[PictureWord]], *, decimals: bool) -> list[list[PictureWord]]:
+def _mark_of_thousands(words: list[PictureWord]) -> str:
+    """Return the mark of thousands of most numbers of the page; empty if few have one."""
+    numbers = [word.text for word in words if _NUMBER_PART.fullmatch(word.text)]
+    marks = Counter(match[1] for text in numbers if (match := _THOUSANDS.search(text)))
+    mark, count = marks.most_common(1)[0] if marks else ("", 0)
+    return mark if count > 0.1 * len(numbers) else ""
+
+
+def _joined(
+    lines: list[list[PictureWord]], *, decimals: bool, mark: str
+) -> list[list[PictureWord]]:
     """Join the parts of a number that the recogniser split at its separators.
 
-    ``decimals``: numbers of the page have two decimals. A point that was lost between them is put
-    back, with less confidence.
+    ``decimals``: numbers of the page have two decimals. ``mark``: that of their thousands. A point
+    or mark that was lost is put back, with less confidence.
     """
     out: list[list[PictureWord]] = []
     for line in lines:
@@ -176,6 +205,8 @@ def _joined(lines: list[list[PictureWord]], *, decimals: bool) -> list[list[Pict
                 out[-1].append(word)
             elif decimals and _lost_point(before.text, word.text):
                 out[place[0]][place[1]] = _one(before, word, _point_of(before.text), _LOST_POINT)
+            elif mark and _lost_mark(before.text, word.text):
+                out[place[0]][place[1]] = _one(before, word, mark, _LOST_POINT)
             elif _is_split(before, word):
                 out[place[0]][place[1]] = _one(before, word)
             else:
@@ -218,6 +249,10 @@ def _lost_point(first: str, second: str) -> bool:
     return _WHOLE.fullmatch(first) is not None and _CENTS.fullmatch(second) is not None
 
 
+def _lost_mark(first: str, second: str) -> bool:
+    return _WHOLE.fullmatch(first) is not None and _THREE.fullmatch(second) is not None
+
+
 def _point_of(number: str) -> str:
     """Return the decimal point of a number by its mark of thousands."""
     return "," if "." in number else "."
@@ -232,10 +267,12 @@ def _placed(
         for word in line:
             box = _displayed(word, geometry.turn)
             inside = tuple(min(1.0, max(0.0, v)) for v in box)
+            x0, y0, x1, y1 = geometry.reading_box(box)
+            bearing = _BEARING * (y1 - y0)
             out.append(
                 Word(
                     word.text,
-                    *geometry.reading_box(box),
+                    *(x0 - bearing, y0, x1 + bearing, y1),
                     (inside[0], inside[1], inside[2], inside[3]),
                     page,
                     at,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pypdfium2 as pdfium
 
+from esclusa.pipelines.documents.local.dark_bands import without_dark_bands
 from esclusa.pipelines.documents.local.page_geometry import PageGeometry
 from esclusa.pipelines.documents.local.picture_words import (
     Picture,
@@ -31,6 +32,7 @@ SECONDS_PER_PAGE = 120
 _SPARSE = "11"
 # Below this mean confidence, or with fewer words, the page may lie on its side.
 _POOR_CONFIDENCE, _FEW_WORDS = 0.75, 60
+_CERTAIN = 0.6
 
 
 def is_installed() -> bool:
@@ -66,13 +68,20 @@ def read_picture(page: Any, languages: str) -> Picture | None:
     first = _read(page, 0, languages)
     if first is None or not _is_poor(first.words):
         return first
-    turn = _turn_of(page)
-    second = _read(page, turn, languages) if turn else None
-    return first if second is None or _quality(first) >= _quality(second) else second
+    best, turn = first, _turn_of(page)
+    # The detected side may be the opposite one.
+    for other in [turn, (turn + 2) % 4] if turn else []:
+        found = _read(page, other, languages)
+        if found is not None and _quality(found) > _quality(best):
+            best = found
+        if not _is_poor(best.words):
+            break
+    return best
 
 
 def _quality(picture: Picture) -> float:
-    return sum(word.confidence for word in picture.words)
+    """Return how much was read for certain: upside down, there are many doubtful words."""
+    return sum(word.confidence for word in picture.words if word.confidence > _CERTAIN)
 
 
 def _is_poor(words: list[PictureWord]) -> bool:
@@ -132,7 +141,7 @@ def _run(image: pdfium.PdfBitmap, *arguments: str) -> str | None:
         if stride == width
         else b"".join(data[y * stride : y * stride + width] for y in range(image.height))
     )
-    picture = b"P5 %d %d 255\n" % (width, image.height) + rows
+    picture = b"P5 %d %d 255\n" % (width, image.height) + without_dark_bands(rows, width)
     *options, target = [a for a in arguments if a != "tsv"]
     command = [PROGRAM, "stdin", target, *options, "--dpi", str(DPI)]
     try:
