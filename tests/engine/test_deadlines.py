@@ -12,7 +12,7 @@ from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import DeclarationError
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.outcome import To
+from esclusa.model.outcome import Retry, To
 from esclusa.model.pipeline import App
 from esclusa.model.record import Record
 from esclusa.model.retry import Backoff
@@ -41,8 +41,8 @@ def pipeline() -> App:
     app = App("try", settings=Limits, records=[Claim])
 
     @app.stage(Claim, take="open", retry=Backoff(tries=None))
-    async def work(claim: Claim, at: Any) -> To:
-        return To("review")
+    async def work(claim: Claim, at: Any) -> To | Retry:
+        return Retry("once more", after=0) if at.number == 1 else To("review")
 
     app.deadline(Claim, "review", after=lambda s: s.review, to="escalated")
     return app
@@ -81,7 +81,7 @@ async def test_record_goes_on_after_its_deadline_and_one_alert_begins(new_engine
     assert await states(engine) == {"a": "escalated", "b": "escalated", "late": "review"}
     assert await open_alerts(engine) == ["deadline"]
     [found] = (await engine.records.find(Claim, {"name": "a"})).items
-    assert found.attempts == 0
+    assert found.attempts == 2  # those of the stage before: a deadline counts none
     steps = await engine.store.history(found.ref)
     assert [(s.frm, s.to) for s in steps if s.frm != s.to] == [
         ("open", "review"),

@@ -435,6 +435,6 @@ def _resets(stage: Stage, stages: Any) -> frozenset[str]:
     return frozenset(
         state
         for other in stages
-        if other.kind == stage.kind and other.name != stage.name
+        if other.kind == stage.kind and other.name != stage.name and other.deadline is None
         for state in other.take
     )
