@@ -60,15 +60,17 @@ async def numbers(service: DocumentsService) -> list[tuple[str | None, str | Non
 async def test_long_document_finishes_under_short_ticks_and_every_part_is_paid_once(
     new_service: NewService,
 ) -> None:
-    """A call takes longer than a tick, so that every tick ends while calls are under way."""
+    """A call takes longer than a tick, so that every tick ends while calls are under way.
+
+    ``python -m bench --only documents-ticks`` has ticks of 5 seconds.
+    """
     service = await new_service(serve=True, MAX_CONCURRENT_DOCS=8)
     declare(service, "long.pdf", 200)
-    service.simulator.delay = 1.5
+    service.simulator.delay = 0.3
     await service.event("a/is_ready")
     ticks = 0
     while (await service.folio()).status not in ("DONE", "ERROR"):
-        status, _ = await service.post("/tick?seconds=1")
-        assert status == 200
+        await service.runtime.engine.tick(0.2)
         ticks += 1
         assert ticks < 60
     [doc] = await service.docs()
@@ -187,6 +189,24 @@ async def test_refused_calls_wait_without_an_attempt(new_service: NewService) ->
     assert any(
         "waits: Document AI: RESOURCE_EXHAUSTED" in line["message"] for line in service.lines.parsed
     )
+
+
+@ONE_STORE
+async def test_sixty_documents_under_a_quota_of_120_pages_are_all_done(
+    new_service: NewService,
+) -> None:
+    """A minute of the service takes two seconds; ``bench --only documents-quota`` has real ones."""
+    service = await new_service()
+    for number in range(60):
+        declare(service, f"{number:02}.pdf", 3)
+    service.simulator.quota = {"pages": 120, "seconds": 2, "retry_after": 1}
+    await service.process("gs://bkt/a")
+    docs = await service.docs()
+    assert [(d.status, d.attempts) for d in docs] == [("DONE", 1)] * 60
+    paid = [(processor, name) for processor, name, _ in service.simulator.paid]
+    assert len(paid) == len(set(paid)) == 120
+    assert sum(len(pages) for _, _, pages in service.simulator.paid) == 360
+    assert await service.letters() == []
 
 
 @ONE_STORE

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 # Pixels of the pieces whose mean is taken, and the fewest dark pieces side by side of a band.
 PIECE, MIN_PIECES = 24, 6
+# The most light pieces between two dark ones of a band.
+MAX_LIGHT = 2
 # Grey below which a piece is dark.
 DARK = 128
 _IS_DARK = bytes(1 if value < DARK else 0 for value in range(256))
@@ -31,17 +33,22 @@ def without_dark_bands(pixels: bytes, width: int) -> bytes:
 
 
 def _bands(row: bytes) -> list[tuple[int, int]]:
-    """Return where the row is dark for long enough."""
+    """Return where the row is dark for long enough; strokes of letters may interrupt it."""
+    dark = [
+        left
+        for left in range(0, len(row), PIECE)
+        if sum(piece := row[left : left + PIECE]) < DARK * len(piece)
+    ]
     found: list[tuple[int, int]] = []
-    begin: int | None = None
-    for left in range(0, len(row) + PIECE, PIECE):
-        piece = row[left : left + PIECE]
-        if piece and sum(piece) < DARK * len(piece):
-            begin = left if begin is None else begin
+    first = 0
+    for number, left in enumerate(dark):
+        following = dark[number + 1] if number + 1 < len(dark) else None
+        if following is not None and following - left <= (MAX_LIGHT + 1) * PIECE:
             continue
-        if begin is not None and left - begin >= MIN_PIECES * PIECE:
-            found.append((_edge(row, begin, -1), _edge(row, min(left, len(row)), 1)))
-        begin = None
+        if number + 1 - first >= MIN_PIECES:
+            end = min(left + PIECE, len(row))
+            found.append((_edge(row, dark[first], -1), _edge(row, end, 1)))
+        first = number + 1
     return found
 
 

@@ -1,0 +1,95 @@
+"""Words of pictures as a recogniser gives them: junk, lost separators, dark bands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pypdfium2 as pdfium
+import pytest
+
+from esclusa.pipelines.documents.local.dark_bands import without_dark_bands
+from esclusa.pipelines.documents.local.page_geometry import PageGeometry
+from esclusa.pipelines.documents.local.picture_words import (
+    Picture,
+    PictureWord,
+    words_of_picture,
+)
+
+CHAR = 0.009  # the width of a character
+
+
+def word(text: str, x0: float, y0: float, confidence: float = 0.96) -> PictureWord:
+    return PictureWord(text, x0, y0, x0 + CHAR * len(text), y0 + 0.009, confidence, f"{y0}-{x0}")
+
+
+def read(*words: PictureWord) -> list[Any]:
+    """The words that are left, with a statement around them."""
+    rows = [
+        word(text, x, 0.05 + 0.02 * n)
+        for n in range(12)
+        for x, text in ((0.05, "PARTIDA"), (0.5, "1.234.567"), (0.7, "2.345.678"))
+    ]
+    return [w for w in placed([*rows, *words]) if not any(w.text == row.text for row in rows)]
+
+
+def placed(words: list[PictureWord]) -> list[Any]:
+    document = pdfium.PdfDocument.new()
+    geometry = PageGeometry(document.new_page(612, 792), 612, 792)
+    found, _ = words_of_picture(Picture(words), geometry, 0, 0)
+    return found
+
+
+def test_doubtful_letters_in_leaders_are_dropped() -> None:
+    found = read(
+        word("CAJA", 0.05, 0.5),
+        word("eile", 0.2, 0.5, 0.16),
+        word("were", 0.3, 0.5, 0.47),
+        word("909.249", 0.5, 0.5, 0.4),
+    )
+    assert [w.text for w in found] == ["CAJA", "909.249"]
+
+
+def test_letters_of_a_doubtful_page_stay() -> None:
+    words = [word(f"CAJA{n}", 0.05, 0.1 + 0.02 * n, 0.5) for n in range(10)]
+    assert len(placed(words)) == 10
+
+
+@pytest.mark.parametrize(
+    ("parts", "joined"),
+    [
+        (("78", "171-"), ["78.171-"]),
+        (("1.575", "233-"), ["1.575.233-"]),
+        (("(12", "400)"), ["(12.400)"]),
+        (("1234", "567"), ["1234", "567"]),  # not a group of thousands
+        (("78", "17"), ["78", "17"]),
+    ],
+)
+def test_lost_mark_of_thousands_is_put_back_with_less_confidence(
+    parts: tuple[str, str], joined: list[str]
+) -> None:
+    first, second = parts
+    gap = 1.3 * CHAR
+    after = 0.5 + CHAR * len(first) + gap
+    found = read(word(first, 0.5, 0.5), word(second, after, 0.5))
+    assert [w.text for w in found] == joined
+    if len(joined) == 1:
+        assert found[0].confidence == pytest.approx(0.7 * 0.96, abs=0.001)
+
+
+def test_numbers_of_two_columns_stay_apart() -> None:
+    found = read(word("78", 0.5, 0.5), word("171", 0.56, 0.5))
+    assert [w.text for w in found] == ["78", "171"]
+
+
+def test_dark_bands_are_inverted_and_text_is_not() -> None:
+    width, white, dark = 480, b"\xff", b"\x20"
+    plain = white * width
+    text = white * 200 + dark * 12 + white * (width - 212)
+    band = white * 40 + dark * 150 + white * 20 + dark * 170 + white * 100
+    made = without_dark_bands(plain + text + band, width)
+    assert made[: 2 * width] == plain + text
+    row = made[2 * width :]
+    assert row[:40] == white * 40  # beside the band
+    assert row[40:190] == b"\xdf" * 150
+    assert row[190:210] == b"\x00" * 20
+    assert row[210:380] == b"\xdf" * 170
