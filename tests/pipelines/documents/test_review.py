@@ -164,6 +164,7 @@ async def test_a_value_is_corrected_and_the_original_stays(new_service: NewServi
     after = await service.runtime.records.get(Documento, doc.id)
     assert after is not None
     assert (after.status, after.needs_review, after.corrections) == ("DONE", False, 1)
+    assert after.attempts == doc.attempts == 1
     history = await service.runtime.read_model.history(Documento.kind.table, doc.id)
     assert history[-1].who == kept.reviewed_by
     assert "2100900 → 2100600: a 9 read for a 6" in str(history[-1].reason)

@@ -69,6 +69,7 @@ async def review_value(
             review_reasons=reasons,
             needs_review=bool(reasons),
             corrections=doc.corrections + 1,
+            attempts=doc.attempts,
             reason=f"{name}: {shown}: {reason}",
             also=[Move(Extraccion, id, "kept", frm="kept", **fields)],
         )
@@ -90,6 +91,7 @@ async def release(runtime: Runtime, who: str, id: str, *, reason: str) -> None:
             "DONE",
             needs_review=False,
             review_reasons=[],
+            attempts=doc.attempts,
             reason=reason,
             also=[Wake(Folio, doc.folio_id)],
         )
