@@ -81,15 +81,18 @@ def test_numbers_of_two_columns_stay_apart() -> None:
     assert [w.text for w in found] == ["78", "171"]
 
 
-def test_dark_bands_are_inverted_and_text_is_not() -> None:
+def test_dark_bands_are_inverted_and_rules_and_text_are_not() -> None:
     width, white, dark = 480, b"\xff", b"\x20"
     plain = white * width
     text = white * 200 + dark * 12 + white * (width - 212)
-    band = white * 40 + dark * 150 + white * 20 + dark * 170 + white * 100
-    made = without_dark_bands(plain + text + band, width)
-    assert made[: 2 * width] == plain + text
-    row = made[2 * width :]
-    assert row[:40] == white * 40  # beside the band
-    assert row[40:190] == b"\xdf" * 150
-    assert row[190:210] == b"\x00" * 20
-    assert row[210:380] == b"\xdf" * 170
+    rule = white * 48 + dark * 384 + white * 48
+    band = white * 48 + dark * 168 + white * 6 + dark * 210 + white * 48
+    rows = [*[plain] * 40, *[text] * 8, *[rule] * 3, *[plain] * 40, *[band] * 40, *[plain] * 40]
+    made = without_dark_bands(b"".join(rows), width)
+    shown = [made[y * width : (y + 1) * width] for y in range(len(rows))]
+    assert shown[:91] == rows[:91]
+    assert shown[131:] == rows[131:]
+    for row in shown[91:131]:
+        assert (row[:48], row[432:]) == (white * 48, white * 48)
+        assert row[60:200] == b"\xdf" * 140
+        assert row[216:222] == b"\x00" * 6
