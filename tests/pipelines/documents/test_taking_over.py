@@ -128,6 +128,7 @@ async def taken_over(new_service: NewService, empty_database: Any) -> Callable[.
             "ESCLUSA_STORE": empty_database.url,
             "ESCLUSA_PIPELINES": "documents",
             "ESCLUSA_TABLES": TABLES,
+            **{name: str(value) for name, value in options.items() if name.isupper()},
         }
         async with open_store(load(environ=environ)) as runtime:
             await runtime.migrate(foreign=True)
