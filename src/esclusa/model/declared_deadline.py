@@ -10,6 +10,7 @@ from typing import Any
 from esclusa.model import duration
 from esclusa.model.deadline import Deadline, pass_deadline
 from esclusa.model.errors import DeclarationError
+from esclusa.model.from_settings import resolve
 from esclusa.model.kind import Kind
 from esclusa.model.retry import Backoff
 from esclusa.model.stage import Cycle, Stage, make_cycle, make_stage
@@ -45,7 +46,7 @@ class DeclaredDeadline:
 
     def stage(self, pipeline: str, settings: Any) -> Stage | None:
         """The stage of this deadline; None if the settings leave it out."""
-        after = self.after(settings) if callable(self.after) else self.after
+        after = resolve(self.after, settings, f"deadline of {self.state}", "after")
         if after is None:
             return None
         try:

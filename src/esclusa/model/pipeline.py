@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,6 +17,7 @@ from esclusa.model.budget import Budget
 from esclusa.model.declaration import Adopt, adoption
 from esclusa.model.declared_deadline import DeclaredDeadline, add_deadlines, deadline_cycles
 from esclusa.model.errors import BadQuery, DeclarationError
+from esclusa.model.from_settings import resolve, resolved
 from esclusa.model.gauge import Gauge
 from esclusa.model.kind import Kind
 from esclusa.model.plan import DeclaredQuery, NoSettings, Plan, View, ViewFunction
@@ -343,8 +344,8 @@ class App:
             if slug in stages:
                 faults.append(f"two stages are called {slug}")
             try:
-                resolved = _resolved(options, settings, f"stage {name}")
-                stages[slug] = make_stage(name, record.kind, handler, **resolved)
+                given = resolved(options, settings, f"stage {name}")
+                stages[slug] = make_stage(name, record.kind, handler, **given)
             except DeclarationError as error:
                 faults += [f"{error.what}: {fault}" for fault in error.faults]
         faults += add_deadlines(self._deadlines, stages, self.name, settings)
@@ -355,8 +356,8 @@ class App:
         cycles = deadline_cycles(stages)
         for slug, own, options in self._cycles:
             try:
-                resolved = _resolved(options, settings, slug)
-                cycles[slug] = make_cycle(f"{self.name}.{slug}", resolved, stages=stages, **own)
+                given = resolved(options, settings, slug)
+                cycles[slug] = make_cycle(f"{self.name}.{slug}", given, stages=stages, **own)
             except DeclarationError as error:
                 faults += [f"cycle {slug}: {fault}" for fault in error.faults]
         tables = Counter(record.kind.table.lower() for record in dict.fromkeys(self.records))
@@ -378,7 +379,7 @@ class App:
         budgets = {
             b.name: b
             for b in (
-                _resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets
+                resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets
             )
             if b is not None  # without a limit in the settings there is none
         }
@@ -398,28 +399,6 @@ class App:
 
 def _slug(function: Callable[..., Any], name: str | None) -> str:
     return name or getattr(function, "__name__", "").strip("_").replace("_", "-")
-
-
-def _resolved(options: Mapping[str, Any], settings: BaseModel, where: str) -> dict[str, Any]:
-    return {
-        name: given if name in FUNCTIONS else _resolve(given, settings, where, name)
-        for name, given in options.items()
-    }
-
-
-def _resolve(value: Any, settings: BaseModel, of: str, option: str) -> Any:
-    """The option, or what its function answers for these settings."""
-    if not callable(value) or isinstance(value, type):
-        return value
-    try:
-        return value(settings)
-    except DeclarationError:
-        raise
-    except Exception as error:  # a function of the pipeline may raise anything
-        raise DeclarationError(
-            of,
-            [f"{option} is a function of the settings that raised {type(error).__name__}: {error}"],
-        ) from error
 
 
 def _kind(record: Any, what: str) -> Kind:
