@@ -350,7 +350,7 @@ def test_boxes_that_ignore_the_rotation_of_the_pdf_are_turned(rotation: int) -> 
     ("turned", "orientation"), [(180, "PAGE_DOWN"), (0, "PAGE_UP"), (0, "ORIENTATION_UNSPECIFIED")]
 )
 def test_boxes_of_a_page_that_the_pdf_turns_by_180_degrees(turned: int, orientation: str) -> None:
-    """Upside down, the service ignored the rotation; without an orientation nobody can tell."""
+    """Upside down, the service ignored the rotation; without an orientation it is unknown."""
     page = SimulatedPage(1700, 2200, turned, matrices=False, orientation=orientation)
     made = AnswerWriter(statement(pages=[page]), [0]).document("nested")
     found = values(map_answers([answer(made, ShownPage(0, 612, 792, 180))]))
