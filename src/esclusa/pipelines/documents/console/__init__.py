@@ -175,7 +175,7 @@ async def _old_values(records: Any, document: Documento) -> list[dict[str, Any]]
             "id": f"{found[-1]['id']}-{number}",
             "label": each["type"],
             "printed": each["value"],
-            **dict.fromkeys(("section", "year", "review", "corrected")),
+            **dict.fromkeys(("section", "year", "review", "corrected", "value")),
             "details": [],
             "is_number": False,
             "confidence": each["confidence"],
