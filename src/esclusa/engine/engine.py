@@ -327,7 +327,13 @@ class Engine:
     def read_model(self, titles: Titles | None = None) -> ReadModel:
         """What readers see; ``titles`` hides what must not be shown."""
         return ReadModel(
-            self.registry, self.store, self.records, self.clock, self.options, titles or Titles()
+            self.registry,
+            self.store,
+            self.records,
+            self.clock,
+            self.options,
+            titles or Titles(),
+            self.artifacts,
         )
 
     def archiver(self) -> Archiver:

@@ -26,6 +26,7 @@ from esclusa.model.settlement import StateCount, Step
 from esclusa.model.state_roles import Role, roles, ways_back
 from esclusa.model.system_records import CycleRecord, DeadLetter, LifecycleRecord, WorkerRecord
 from esclusa.model.texts import load
+from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 
 # The most related records of one relation.
@@ -51,6 +52,7 @@ class RecordReader:
         clock: StoreClock,
         options: Options,
         titles: shapes.Titles,
+        artifacts: Artifacts,
     ) -> None:
         self.registry = registry
         self._store = store
@@ -58,6 +60,7 @@ class RecordReader:
         self._clock = clock
         self._options = options
         self._titles = titles
+        self._artifacts = artifacts
 
     @property
     def store_url(self) -> str:
@@ -309,9 +312,12 @@ class RecordReader:
         views = {view.name: view for plan in self.registry.plans for view in plan.app.views}
         if name not in views:
             raise NotFound(unknown("view_not_found", name, views, name=name))
-        page = await views[name].load_page(self._records, limit, after)
+        view = views[name]
+        offered = {"artifacts": self._artifacts, "read_model": self}
+        more = {parameter: offered[parameter] for parameter in view.asks}
+        page = await view.load_page(self._records, limit, after, **more)
         columns = list(dict.fromkeys(column for item in page["items"] for column in item))
-        return await self._view_shape(views[name]) | {
+        return await self._view_shape(view) | {
             "columns": columns,
             "items": page["items"],
             "next": page["next"],

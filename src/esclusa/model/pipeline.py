@@ -20,7 +20,14 @@ from esclusa.model.errors import BadQuery, DeclarationError
 from esclusa.model.from_settings import resolve, resolved
 from esclusa.model.gauge import Gauge
 from esclusa.model.kind import Kind
-from esclusa.model.plan import DeclaredQuery, NoSettings, Plan, View, ViewFunction
+from esclusa.model.plan import (
+    VIEW_PARAMETERS,
+    DeclaredQuery,
+    NoSettings,
+    Plan,
+    View,
+    ViewFunction,
+)
 from esclusa.model.query import Where, conditions, query
 from esclusa.model.record import Record
 from esclusa.model.schedule import Manual
@@ -218,7 +225,8 @@ class App:
     ) -> Callable[[ViewFunction], ViewFunction]:
         """Declare a view. The decorated function answers one page of it.
 
-        The function maps ``(records, limit, after)`` to ``{"items": […], "next": …}``.
+        The function maps ``(records, limit, after)`` to ``{"items": […], "next": …}``. It may have
+        parameters named ``artifacts`` and ``read_model``, for files and budgets.
         title: in English; other languages by their code, ``es="…"``. of, where: the records that
         the view shows; their number is shown beside its name, and an item with an ``id`` links to
         its record.
@@ -230,6 +238,7 @@ class App:
             if any(view.name == f"{self.name}.{slug}" for view in self.views):
                 raise DeclarationError(f"pipeline {self.name}", [f"two views are called {slug}"])
             kind = None if of is None else _kind(of, f"view {self.name}.{slug}")
+            parameters = inspect.signature(load_page).parameters
             self.views.append(
                 View(
                     f"{self.name}.{slug}",
@@ -237,6 +246,7 @@ class App:
                     load_page,
                     kind,
                     dict(where or {}),
+                    tuple(name for name in VIEW_PARAMETERS if name in parameters),
                 )
             )
             return load_page

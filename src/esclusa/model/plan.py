@@ -31,7 +31,9 @@ class DeclaredQuery:
 
 
 # Maps `(records, limit, after)` to `{"items": [{column: value}], "next": cursor or None}`.
-ViewFunction = Callable[[Any, int, str | None], Awaitable[dict[str, Any]]]
+ViewFunction = Callable[..., Awaitable[dict[str, Any]]]
+# What a view may ask for by naming a parameter so.
+VIEW_PARAMETERS = ("artifacts", "read_model")
 
 
 @value
@@ -40,7 +42,7 @@ class View:
 
     ``name`` includes the pipeline's (``media.errors``); ``title`` is by language.
     ``kind`` and ``where`` are the records that it shows, which are counted. An item with an ``id``
-    is one of them.
+    is one of them. ``asks``: which of ``VIEW_PARAMETERS`` its function takes.
     """
 
     name: str
@@ -48,6 +50,7 @@ class View:
     load_page: ViewFunction
     kind: Kind | None = None
     where: Where = field(default_factory=dict)
+    asks: tuple[str, ...] = ()
 
 
 @value
