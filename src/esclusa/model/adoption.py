@@ -8,13 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from esclusa.model.kind import Kind
-from esclusa.model.query import Query, null
+from esclusa.model.query import Query, not_null, null
 from esclusa.model.value import value
+
+# A count without a limit.
+ALL = 2**53
 
 
 def untouched(kind: Kind) -> Query:
     """The rows of an existing table that Esclusa has not written yet."""
     return Query(kind, (("leased_by", null), ("fence", null)))
+
+
+def inserted(kind: Kind) -> Query | None:
+    """The rows of an existing table that Esclusa has inserted; None if nothing shows it.
+
+    It fills the columns that it added to the table. In a row of another program, those are null
+    until a handler sets all of them.
+    """
+    filled = sorted(name for name in kind.added if kind.default_of(name) is not None)
+    return Query(kind, tuple((name, not_null) for name in filled)) if filled else None
 
 
 @value

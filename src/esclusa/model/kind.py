@@ -6,6 +6,7 @@ import dataclasses
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -239,9 +240,17 @@ class Kind:
 
         Rows of an attached table are validated: other programs write them too.
         """
-        if not self.attached:
-            return self.construct(values)
-        return self.draft(values, f"{self.table} {values.get('id')}: ")
+        return self.build_foreign(values) if self.attached else self.construct(values)
+
+    def build_foreign(self, values: dict[str, Any]) -> Record:
+        """A record that another program may have written; BadRecord if it cannot be read.
+
+        Text in ``created_at`` or ``updated_at`` that is no time is shown as it is, and is no fault.
+        """
+        odd = {n: values[n] for n in ("created_at", "updated_at") if _is_odd_time(values.get(n))}
+        record = self.draft(values | dict.fromkeys(odd), f"{self.table} {values.get('id')}: ")
+        record.__dict__.update(odd)
+        return record
 
     @cached_property
     def construct(self) -> typing.Callable[[dict[str, Any]], Record]:
@@ -294,6 +303,13 @@ class Kind:
             if column not in shown and name != "id"
         }
         return {n: each for n, each in shown.items() if n not in ("fence", "leased_by")}
+
+
+def _is_odd_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and not datetime.fromisoformat(value)
+    except ValueError:
+        return True
 
 
 @value

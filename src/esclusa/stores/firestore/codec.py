@@ -263,13 +263,6 @@ _FIT: dict[ColumnType, Callable[[Any], Any]] = {
 }
 
 
-def _iso_time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
 class Codec:
     """Records of one kind as documents, and back."""
 
@@ -349,21 +342,6 @@ class Codec:
                 out[name] = decode(type, fields[name]) if name in fields else None
         return out
 
-    def _foreign_record(self, values: dict[str, Any]) -> Record:
-        """A record that another program may have written; BadRecord if it cannot be read.
-
-        Text in ``created_at`` or ``updated_at`` that is no time is shown as it is, and is no fault.
-        """
-        odd = {
-            name: values[name]
-            for name in ("created_at", "updated_at")
-            if isinstance(values[name], str) and _iso_time(values[name]) is None
-        }
-        where = f"{self.kind.table} {values['id']}: "
-        record = self.kind.draft(values | dict.fromkeys(odd), where)
-        record.__dict__.update(odd)
-        return record
-
     def checked_record(self, values: dict[str, Any]) -> tuple[Record, str | None]:
         """The record, and how its values break its declaration; None if they do not.
 
@@ -377,7 +355,7 @@ class Codec:
         values.pop("export_id", None)
         try:
             if self.foreign:
-                return self._foreign_record(values), None
+                return self.kind.build_foreign(values), None
             return self.kind.construct(values), None
         except BadRecord as error:
             return self.kind.model.model_construct(None, **values), str(error)

@@ -8,18 +8,21 @@ cannot keep another program from adding a second document later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 from esclusa.model.kind import Kind
 from esclusa.model.query import Cond
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient
+from esclusa.stores.firestore.codec import Codec, Value
 from esclusa.stores.firestore.documents import CallContext, DocumentState
-from esclusa.stores.firestore.queries import any_of
+from esclusa.stores.firestore.found import Conditions
+from esclusa.stores.firestore.queries import any_of, as_stored
 
-# Firestore allows this many alternatives in a query.
-_MAX_KEYS = 30
+# Firestore allows this many alternatives in a query; each value of a list is one.
+_MAX_ALTERNATIVES = 30
 
 
 def looked_up(context: CallContext, kind: Kind) -> bool:
@@ -48,12 +51,14 @@ async def existing_keys(
     for kind, wanted in by_kind.items():
         codec = context.codec_of(kind)
         by_name = {doc.name: doc for doc in docs}
-        keys = list(wanted)
-        for k in range(0, len(keys), _MAX_KEYS):
-            alternatives = [
-                tuple((name, _equal(by_name[wanted[key][0]].get(name))) for name in kind.key)
-                for key in keys[k : k + _MAX_KEYS]
-            ]
+        conditions = [
+            tuple(
+                (name, as_stored(codec, name, _equal(by_name[first].get(name))))
+                for name in kind.key
+            )
+            for first, *_ in wanted.values()
+        ]
+        for alternatives in _batches(conditions):
             found = await client.query(any_of(codec, alternatives, client.root), op, transaction)
             found.sort(key=lambda d: (d.create_time.seconds, d.create_time.nanos, d.name))
             for document in found:
@@ -64,10 +69,32 @@ async def existing_keys(
     return out
 
 
+def _batches(conditions: Iterable[Conditions]) -> Iterator[list[Conditions]]:
+    """The conditions in parts that one query can ask for."""
+    batch: list[Conditions] = []
+    room = _MAX_ALTERNATIVES
+    for each in conditions:
+        size = prod(len(cond.value) for _, cond in each if cond.op == "in")
+        if batch and size > room:
+            yield batch
+            batch, room = [], _MAX_ALTERNATIVES
+        batch.append(each)
+        room -= size
+    if batch:
+        yield batch
+
+
 def _equal(value: Any) -> Cond:
     return Cond("null") if value is None else Cond("eq", value)
 
 
-def _key(codec: Any, fields: Any) -> tuple[bytes, ...]:
+def _key(codec: Codec, fields: Any) -> tuple[Any, ...]:
+    """The values of a key; a whole number is as its text."""
     columns = (codec.column(name) for name in codec.kind.key)
-    return tuple(fields[c].SerializeToString() if c in fields else b"" for c in columns)
+    return tuple(_text_of(fields[c]) if c in fields else b"" for c in columns)
+
+
+def _text_of(value: Any) -> Any:
+    if value.HasField("integer_value"):
+        value = Value(string_value=str(value.integer_value))
+    return value.SerializeToString()

@@ -10,6 +10,7 @@ queries whose answers are merged here.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,8 @@ from esclusa.stores.firestore.found import (
 NAME = "__name__"
 _Filter: Any = type(StructuredQuery().where)
 _MAX_VALUES = 30
+# A whole number as its text is written, within 64 bits.
+_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 _OPS = {"eq": 5, "lt": 1, "le": 2, "gt": 3, "ge": 4}
 _IN, _IS_NULL, _IS_NOT_NULL, _AND, _OR = 8, 3, 5, 1, 2
 _ASCENDING, _DESCENDING = 1, 2
@@ -48,7 +51,7 @@ _RANGES = ("lt", "le", "gt", "ge", "not_null")
 
 def prepare(codec: Codec, query: Query, root: str) -> PreparedQuery:
     """Translate a query, without its limit and cursor."""
-    where = query.where
+    where = tuple((name, as_stored(codec, name, cond)) for name, cond in query.where)
     ids = _ids(where)
     local: Conditions = ()
     if "id" in [o.field for o in query.order]:
@@ -73,6 +76,15 @@ def prepare(codec: Codec, query: Query, root: str) -> PreparedQuery:
         )
     )
     return PreparedQuery(query, tuple(order), descending, parts, ids, local)
+
+
+def as_stored(codec: Codec, name: str, cond: Cond) -> Cond:
+    """The condition that also finds text which another program wrote as a whole number."""
+    if not codec.foreign or name not in codec.kind.by_name or codec.types[name] != "text":
+        return cond
+    given = cond.value if cond.op == "in" else (cond.value,) if cond.op == "eq" else ()
+    numbers = [int(text) for text in given if isinstance(text, str) and _NUMBER.fullmatch(text)]
+    return Cond("in", (*given, *numbers)) if numbers else cond
 
 
 def _ids(where: Conditions) -> tuple[str, ...] | None:

@@ -128,7 +128,8 @@ def _misfits(table: Table, existing: ExistingTable, name: str, column: str) -> I
             f" run: {alter} DROP EXPRESSION"
         )
         return
-    if actual not in _TRACKING_TYPES[type] and not (name == "status" and column in existing.enums):
+    possible = _TRACKING_TYPES[type] | (TEXT_TYPES if name == "created_at" else set())
+    if actual not in possible and not (name == "status" and column in existing.enums):
         using = f" USING {quote(column)}::{needed}"
         yield f"is of type {actual}; it must hold {needed}; run: {alter} TYPE {needed}{using}"
         return

@@ -41,6 +41,8 @@ CHAR_TYPE = "bpchar"
 INTEGER_LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 NUMBER_TYPES = frozenset({*INTEGER_LIMITS, "numeric", "double precision", "real"})
 TIME_WITHOUT_ZONE = "timestamp without time zone"
+# A time as text: ISO 8601.
+_ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'
 # On an attached table, null in these is older than every time (due_at: the time of creation).
 OLDEST_IF_NULL = {"due_at", "updated_at"}
 
@@ -66,9 +68,11 @@ class TableColumn:
     sql_type: str
     # What null means on an attached table, as SQL of the column's type.
     default: str | None = None
-    # The column whose value counts instead of null, if it has one; and whether its zone differs.
+    # The column whose value counts instead of null, if it has one; and how it becomes this type.
     else_column: str | None = None
-    else_other_zone: bool = False
+    else_form: str = "{}"
+    # The function that reads a time from a column of text.
+    reader: str | None = None
     # The value of a column that the table lacks, as SQL: it is neither read nor written.
     instead: str | None = None
 
@@ -88,12 +92,13 @@ class TableColumn:
             return self.instead
         place = f"{alias}." if alias else ""
         bare = place + self.ident
+        if self.reader is not None:
+            return f"{self.reader}({bare})"
         if self.default is None:
             return bare
         if self.else_column is None:
             return f"COALESCE({bare}, {self.default})"
-        other = place + quote(self.else_column)
-        other = f"({other} AT TIME ZONE 'UTC')" if self.else_other_zone else other
+        other = self.else_form.format(place + quote(self.else_column))
         return f"COALESCE({bare}, {other}, {self.default})"
 
     def read(self, alias: str = "t") -> str:
@@ -115,6 +120,8 @@ class TableColumn:
         """Return a bound value, of type ``parameter_type``, as the column's own type."""
         if self.sql_type == self.parameter_type:
             return source
+        if self.reader is not None:
+            return self.write_time(source)
         if self.type == "time" and self.sql_type == TIME_WITHOUT_ZONE:
             return f"(({source}) AT TIME ZONE 'UTC')"
         if self.type == "json" and self.sql_type.endswith("[]"):
@@ -124,15 +131,17 @@ class TableColumn:
 
     def write_time(self, source: str) -> str:
         """Return a time with zone as the column's own type."""
+        if self.reader is not None:
+            return f"to_char(({source}) AT TIME ZONE 'UTC', {literal(_ISO)})"
         return f"(({source}) AT TIME ZONE 'UTC')" if self.sql_type == TIME_WITHOUT_ZONE else source
 
     def compare(self, source: str) -> str:
         """Return a bound value to compare the column with.
 
-        Integers stay wide, so that a comparison does not overflow.
+        Integers stay wide, so that a comparison does not overflow. Text is read as a time.
         """
         stays_wide = self.type == "int" and self.sql_type in INTEGER_LIMITS
-        return source if stays_wide else self.write(source)
+        return source if stays_wide or self.reader is not None else self.write(source)
 
     def constant(self, value: Any) -> str:
         """Return a value as a literal of the column's type."""
@@ -144,7 +153,7 @@ class TableColumn:
             return str(int(value))
         text = literal(_as_text(self.encode([value])[0]))
         is_text = self.type == self.sql_type == "text"
-        return text if is_text else self.write(f"{text}::{self.parameter_type}")
+        return text if is_text else self.compare(f"{text}::{self.parameter_type}")
 
     def encode(self, values: list[Any]) -> list[Any]:
         """Return values as asyncpg takes them for a parameter of type ``parameter_type``."""
@@ -251,13 +260,23 @@ class Table:
         if name in self.kind.added and not self.kind.by_name[name].nullable:
             bare = TableColumn(name, column, type, sql_type)
             default = bare.constant(self.kind.default_of(name))  # in rows older than the column
+        if name == "created_at" and sql_type in TEXT_TYPES:
+            reader = self.installation.system("text_time")
+            return TableColumn(name, column, type, sql_type, reader=reader)
         created = self.kind.track.get("created_at")
         if default is None or name != "due_at" or created is None:
             return TableColumn(name, column, type, sql_type, default)
-        same_zone = (actual.get(created, sql_type) == TIME_WITHOUT_ZONE) == (
-            sql_type == TIME_WITHOUT_ZONE
-        )
-        return TableColumn(name, column, type, sql_type, default, created, not same_zone)
+        form = self._time_form(actual.get(created, sql_type), sql_type)
+        return TableColumn(name, column, type, sql_type, default, created, form)
+
+    def _time_form(self, given: str, wanted: str) -> str:
+        """Return how a time of one type becomes the other, as a format of the value."""
+        form = "{}"
+        if given in TEXT_TYPES:
+            given, form = PARAMETER_TYPES["time"], self.installation.system("text_time") + "({})"
+        if (given == TIME_WITHOUT_ZONE) != (wanted == TIME_WITHOUT_ZONE):
+            form = f"({form} AT TIME ZONE 'UTC')"
+        return form
 
     def _made_type(self, name: str, column: str, type: ColumnType) -> str:
         """Return the type of a column that Esclusa creates."""

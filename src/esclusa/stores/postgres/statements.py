@@ -130,7 +130,7 @@ def condition(table: Table, name: str, cond: Cond, binder: Binder) -> str:
 def _array(column: TableColumn, source: str) -> str:
     """Return a bound array as an array of the column's type."""
     wide = column.type == "int" and column.sql_type in INTEGER_LIMITS
-    if wide or column.sql_type in (column.parameter_type, "integer"):
+    if wide or column.reader is not None or column.sql_type in (column.parameter_type, "integer"):
         return source
     if column.type == "time" and column.sql_type == TIME_WITHOUT_ZONE:
         return f"(ARRAY(SELECT v AT TIME ZONE 'UTC' FROM unnest({source}) v))"

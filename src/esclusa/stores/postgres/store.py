@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from esclusa.model.adoption import untouched
+from esclusa.model.adoption import ALL, inserted, untouched
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind, SchemaError
@@ -302,7 +302,11 @@ class PostgresStore:
         return {}  # null tracking means a new record
 
     async def adopted(self, kind: Kind) -> int:
-        return (await self.count(untouched(kind)))[0] if kind.attached else 0
+        if not kind.attached:
+            return 0
+        if (own := inserted(kind)) is None:
+            return (await self.count(untouched(kind), ALL))[0]
+        return (await self.count(Query(kind), ALL))[0] - (await self.count(own, ALL))[0]
 
     async def unadopted(self, kind: Kind) -> None:
         return None

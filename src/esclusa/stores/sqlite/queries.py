@@ -46,14 +46,15 @@ def get(
 
 def find(connection: apsw.Connection, kinds: CompiledKinds, query: Query) -> Page[Record]:
     """Return one page and the cursor of the next."""
-    decoder = kinds[query.kind].decoder
+    compiled = kinds[query.kind]
     after = statements.cursor_values(query) if query.after is not None else None
-    rows = fetch_json(connection, *statements.find(query, query.limit + 1, after))
+    found = statements.find(query, query.limit + 1, after, compiled.selection)
+    rows = fetch_json(connection, *found)
     more, rows = len(rows) > query.limit, rows[: query.limit]
     keys = len(query.order)
     # a cursor holds values as they are stored
     cursor = encode_cursor(query, rows[-1][: keys + 1]) if more else None
-    return Page([decoder.checked_record(row[keys:])[0] for row in rows], cursor)
+    return Page([compiled.decoder.checked_record(row[keys:])[0] for row in rows], cursor)
 
 
 def scan(

@@ -22,7 +22,7 @@ from esclusa.stores.sqlite import checks
 from esclusa.stores.sqlite.claim_statements import claim_index
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, literal, text_literal
 from esclusa.stores.sqlite.maintenance import table_columns
-from esclusa.stores.sqlite.statements import condition, expr, index, is_own_index, quote
+from esclusa.stores.sqlite.statements import comparable, condition, expr, index, is_own_index, quote
 from esclusa.stores.sqlite.system_tables import SystemTables, mark, plan_system, refusal
 
 _NULLABLE = ("leased_by", "last_error")
@@ -314,14 +314,14 @@ def _archive_steps(
 def _indexes(kind: Kind) -> list[tuple[str, str]]:
     found = []
     if "status" in kind.columns:
-        updated = [quote(kind.track["updated_at"])] if "updated_at" in kind.track else []
+        updated = [comparable(kind, "updated_at")] if "updated_at" in kind.track else []
         found.append(index(kind, "status", [expr(kind, "status"), *updated]))
     for fields in kind.indexes:
         names = [name.removeprefix("-") for name in fields]
         if not set(names) <= kind.columns.keys():
             continue
         columns = [
-            expr(kind, name) + (" DESC" if field.startswith("-") else "")
+            comparable(kind, name) + (" DESC" if field.startswith("-") else "")
             for name, field in zip(names, fields, strict=True)
         ]
         found.append(index(kind, "_".join(names), columns))

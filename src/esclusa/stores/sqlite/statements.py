@@ -39,6 +39,7 @@ Statement = tuple[str, list[Any]]
 _BATCH_SIZES = (500, 100, 20, 5, 1)
 _MAX_VALUES = 7000  # SQLite does not keep a statement of more than 16 kB prepared
 _OPERATORS = {"eq": "=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_TRACKED_TIMES = ("due_at", "created_at", "updated_at")
 _NO_ID = "\x7fno id"
 
 
@@ -86,7 +87,7 @@ def time_expr(kind: Kind, name: str) -> str:
     """Return a tracking time to compare and sort by.
 
     On an attached table null is older than every time (a record without ``due_at`` is due since its
-    creation), and ISO text of another program sorts beside ours.
+    creation), ISO text of another program sorts beside ours, and other text before it.
     """
     if name in kind.constants:
         return expr(kind, name)
@@ -94,8 +95,20 @@ def time_expr(kind: Kind, name: str) -> str:
     given = column
     if name == "due_at" and "created_at" in kind.columns:
         given = f"{column}, {quote(kind.columns['created_at'])}"
+    if not kind.attached:
+        return column
     text = f"REPLACE(REPLACE(COALESCE({given}, ''), 'T', ' '), 'Z', '')"
-    return text if kind.attached else column
+    return f"CASE WHEN {text} GLOB '[0-9]*' THEN {text} ELSE '' END"
+
+
+def comparable(kind: Kind, name: str) -> str:
+    """Return a field's value to compare and sort by, the same text in an index and in queries."""
+    return time_expr(kind, name) if _is_odd_time(kind, name) else expr(kind, name)
+
+
+def _is_odd_time(kind: Kind, name: str) -> bool:
+    """Whether other programs write this tracking time, in their own form."""
+    return kind.attached and name in _TRACKED_TIMES and name in kind.columns
 
 
 def json_expr(kind: Kind, name: str) -> str:
@@ -163,9 +176,10 @@ def placeholders(width: int, count: int) -> str:
 def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> str:
     """Return one test. Its operands are bound in ``values``; without it they are literals."""
     type = kind.types.get(name) or ARCHIVE_COLUMNS[name]
-    column = expr(kind, name) if name in kind.types else quote(name)
+    column = comparable(kind, name) if name in kind.types else quote(name)
     if cond.op in ("null", "not_null"):
-        return f"{column} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
+        stored = quote(kind.columns[name]) if name in kind.columns else column
+        return f"{stored} IS {'NOT ' if cond.op == 'not_null' else ''}NULL"
     if type == "decimal":
         column = f"{column} COLLATE {DECIMAL_COLLATION}"
     operands = cond.value if cond.op == "in" else (cond.value,)
@@ -190,7 +204,7 @@ def where_clause(tests: Sequence[str]) -> str:
 
 
 def _sort_expr(kind: Kind, name: str) -> str:
-    return expr(kind, name) + (
+    return comparable(kind, name) + (
         f" COLLATE {DECIMAL_COLLATION}" if kind.types[name] == "decimal" else ""
     )
 
@@ -249,7 +263,7 @@ def _cursor_value(kind: Kind, name: str, value: Any) -> Any:
         return value
     if isinstance(value, str) and (
         type in ("text", "date", "decimal")
-        or (type == "time" and not isinstance(decode_time(value), str))
+        or (type == "time" and (not value or not isinstance(decode_time(value), str)))
     ):
         return value
     raise ValueError(f"not a value of {name}")
@@ -258,18 +272,32 @@ def _cursor_value(kind: Kind, name: str, value: Any) -> Any:
 # queries
 
 
-def find(query: Query, limit: int, after: list[Any] | None) -> Statement:
-    """Select the rows of a query: the values that it is ordered by, then the kind's columns."""
+def selection(kind: Kind) -> list[str]:
+    """Return the kind's columns as a query selects them."""
+    return [json_expr(kind, name) for name in kind.columns]
+
+
+def find(
+    query: Query, limit: int, after: list[Any] | None, columns: Sequence[str] | None = None
+) -> Statement:
+    """Select the rows of a query: the values that it is ordered by, then the kind's columns.
+
+    ``columns``: the ``selection`` of the kind, if it is known.
+    """
     kind = query.kind
     values: list[Any] = []
     tests = conditions(kind, query.where, values)
     if after is not None:
         tests.append(_after_cursor(query, after, values))
-    wanted = [*(o.field for o in query.order), *kind.columns]
-    aliases = ", ".join(f"c{i}" for i in range(len(wanted)))
-    columns = ", ".join(f"{json_expr(kind, name)} AS c{i}" for i, name in enumerate(wanted))
+    wanted = [
+        time_expr(kind, o.field) if _is_odd_time(kind, o.field) else json_expr(kind, o.field)
+        for o in query.order
+    ]
+    wanted += selection(kind) if columns is None else columns
+    aliases = ", ".join([f"c{i}" for i in range(len(wanted))])
+    selected = ", ".join([f"{value} AS c{i}" for i, value in enumerate(wanted)])
     rows = (
-        f"SELECT {columns} FROM {table_of(kind, query.archived)}{where_clause(tests)}"
+        f"SELECT {selected} FROM {table_of(kind, query.archived)}{where_clause(tests)}"
         f" ORDER BY {order_by(query)} LIMIT ?"
     )
     return select_json(aliases, f"({rows})"), [*values, limit]

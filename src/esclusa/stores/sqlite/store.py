@@ -13,7 +13,7 @@ from uuid import UUID
 
 import apsw
 
-from esclusa.model.adoption import untouched
+from esclusa.model.adoption import ALL, inserted, untouched
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import BadRecord, SchemaBehind
@@ -312,7 +312,11 @@ class SqliteStore:
         return {}  # null tracking means a new record
 
     async def adopted(self, kind: Kind) -> int:
-        return (await self.count(untouched(kind)))[0] if kind.attached else 0
+        if not kind.attached:
+            return 0
+        if (own := inserted(kind)) is None:
+            return (await self.count(untouched(kind), ALL))[0]
+        return (await self.count(Query(kind), ALL))[0] - (await self.count(own, ALL))[0]
 
     async def unadopted(self, kind: Kind) -> None:
         return None

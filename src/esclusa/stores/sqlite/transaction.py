@@ -22,6 +22,7 @@ from esclusa.stores.sqlite.statements import (
     placeholders,
     quote,
     select_json,
+    selection,
     table_of,
     text_array,
 )
@@ -56,10 +57,9 @@ class CompiledKind:
         state += [expr(kind, name) for name in ("status", "fence", "attempts", "leased_by")]
         # The `RowState` of the rows with some ids.
         self.select_states = select_json(", ".join(state), by_id)
+        self.selection = selection(kind)
         # The rows with some ids.
-        self.select_rows = select_json(
-            ", ".join(json_expr(kind, name) for name in kind.columns), by_id
-        )
+        self.select_rows = select_json(", ".join(self.selection), by_id)
 
 
 class CompiledKinds:
