@@ -102,13 +102,15 @@ def _settings(store: str, folder: Path, url: str = "http://127.0.0.1:9") -> Sett
 
 
 def _job(number: int, **fields: Any) -> Job:
+    """The only job of a post, as the pipeline makes it."""
+    given = {"siblings": 0, "done_siblings": 0} | fields
     return Job(
         job_id=f"b{number}",
         post_doc_id=f"twitter:{number}",
         post_id=str(number),
         platform="twitter",
         country="hn",
-        **fields,
+        **given,
     )
 
 

@@ -10,9 +10,12 @@ import hashlib
 import json
 import random
 import string
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import apsw
 
 UPLOADED = datetime(2026, 1, 8, 12, tzinfo=UTC)
 _LETTERS = string.ascii_letters + string.digits
@@ -91,13 +94,45 @@ class Origin:
             names = ", ".join(["id", *columns])
             places = ", ".join(f"${n}" for n in range(1, len(columns) + 2))
             rows = [
-                (id, *(_fitting(fields.get(name), type) for name, type in columns.items()))
+                (id, *(fitting(fields.get(name), type) for name, type in columns.items()))
                 for id, fields in documents.items()
             ]
             await connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)
 
+    def write_sqlite(self, file: Path) -> None:
+        """Write the same rows. A column there holds values of every type; a time is text."""
+        for table, documents in (("posts", self.posts), ("pending_jobs", self.jobs)):
+            columns = COLUMNS[table]
+            typed = ", ".join(
+                f"{name} {'text' if type == 'time' else type}" for name, type in columns.items()
+            )
+            in_sqlite(file, f"CREATE TABLE {table} (id text PRIMARY KEY, {typed})")
+            places = ", ".join("?" * (len(columns) + 1))
+            for id, fields in documents.items():
+                values = [as_sqlite(fields.get(name)) for name in columns]
+                in_sqlite(file, f"INSERT INTO {table} VALUES ({places})", id, *values)
 
-def _fitting(value: Any, type: str) -> Any:
+
+def in_sqlite(file: Path, statement: str, *values: Any) -> list[dict[str, Any]]:
+    """Run a statement and return its rows.
+
+    By the library that Esclusa uses: two SQLite libraries in one process ignore each other's locks.
+    """
+    with closing(apsw.Connection(str(file))) as connection:
+        connection.set_busy_timeout(10_000)
+        cursor = connection.execute(statement, values)
+        return [
+            dict(zip((each[0] for each in cursor.get_description()), row, strict=True))
+            for row in cursor
+        ]
+
+
+def as_sqlite(value: Any) -> Any:
+    """A value as Python's own adapters write it: a time is text with a ``T``."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def fitting(value: Any, type: str) -> Any:
     """A value as a typed column can hold it: text that is no number or time is null there."""
     if value is None or type == "text":
         return None if value is None else str(value)
@@ -118,7 +153,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "country": "text",
         "candidate_id": "text",
         "status": "text",
-        "created_at": "time",
+        "created_at": "text",  # the first uploads wrote text
         "post_created_at": "time",
         "updated_at": "time",
         "replies_count": "integer",

@@ -12,11 +12,21 @@ from typing import Any
 
 import asyncpg
 import pytest
-from support.origin_replies import Origin, checksum, files_below, save
+from support.origin_replies import (
+    COLUMNS,
+    Origin,
+    as_sqlite,
+    checksum,
+    files_below,
+    fitting,
+    in_sqlite,
+    save,
+)
 from support.replies import environ
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
+from esclusa.pipelines.replies import process_jobs, process_posts
 from esclusa.pipelines.replies.records import Job, Post
 
 ATTACHED = json.dumps(
@@ -37,7 +47,7 @@ ATTACHED = json.dumps(
 MOVED = ("status", "updated_at", "retry_count")
 
 
-@pytest.fixture(params=["firestore", "postgres"])
+@pytest.fixture(params=["firestore", "postgres", "sqlite"])
 def provider(request: pytest.FixtureRequest, providers: Callable[[str], Any]) -> Any:
     return providers(request.param)
 
@@ -63,6 +73,12 @@ class Team:
         return bool(self.database.url.startswith("firestore"))
 
     @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database; None for other stores."""
+        url = str(self.database.url)
+        return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else None
+
+    @property
     def settings(self) -> dict[str, str]:
         return {} if self.is_firestore else {"ESCLUSA_TABLES": ATTACHED}
 
@@ -70,15 +86,56 @@ class Team:
         if self.is_firestore:
             async with self.database.google() as client:
                 await self.origin.write_firestore(client)
+        elif self.file is not None:
+            self.origin.write_sqlite(self.file)
         else:
             async with connected(self.database.url) as connection:
                 await self.origin.write_postgres(connection)
+
+    async def upload(self, id: str, fields: dict[str, Any]) -> None:
+        """Add a post as the team's uploader does."""
+        if self.is_firestore:
+            async with self.database.google() as client:
+                await client.collection("posts").document(id).set(fields)
+            return
+        names = ", ".join(["id", *fields])
+        if self.file is not None:
+            places = ", ".join("?" * (len(fields) + 1))
+            values = [as_sqlite(value) for value in fields.values()]
+            in_sqlite(self.file, f"INSERT INTO posts ({names}) VALUES ({places})", id, *values)
+            return
+        places = ", ".join(f"${n}" for n in range(1, len(fields) + 2))
+        async with connected(self.database.url) as connection:
+            insert = f"INSERT INTO posts ({names}) VALUES ({places})"
+            columns = COLUMNS["posts"]
+            values = [fitting(value, columns[name]) for name, value in fields.items()]
+            await connection.execute(insert, id, *values)
+
+    async def change(self, table: str, id: str, **fields: Any) -> None:
+        """Update a document or row as the team's own service does; without fields, delete it."""
+        if self.is_firestore:
+            async with self.database.google() as client:
+                document = client.collection(table).document(id)
+                await (document.update(fields) if fields else document.delete())
+            return
+        if self.file is not None:
+            sets = ", ".join(f"{name} = ?" for name in fields)
+            statement = f"UPDATE {table} SET {sets}" if fields else f"DELETE FROM {table}"
+            in_sqlite(self.file, f"{statement} WHERE id = ?", *fields.values(), id)
+            return
+        sets = ", ".join(f"{name} = ${n}" for n, name in enumerate(fields, 2))
+        statement = f"UPDATE {table} SET {sets}" if fields else f"DELETE FROM {table}"
+        async with connected(self.database.url) as connection:
+            await connection.execute(f"{statement} WHERE id = $1", id, *fields.values())
 
     async def stored(self, table: str) -> dict[str, dict[str, Any]]:
         """Every document or row as it is stored, by id."""
         if self.is_firestore:
             async with self.database.google() as client:
                 return {d.id: d.to_dict() async for d in client.collection(table).stream()}
+        if self.file is not None:
+            rows = in_sqlite(self.file, f"SELECT * FROM {table}")
+            return {row["id"]: row for row in rows}
         async with connected(self.database.url) as connection:
             rows = await connection.fetch(f"SELECT * FROM {table}")
             return {row["id"]: dict(row) for row in rows}
@@ -105,7 +162,7 @@ def whole_database(origin: Origin) -> dict[str, str]:
         "text times": origin.post(
             "101", created_at="2025-12-27T10:00:00", post_created_at="27 Dec 2025", updated_at=...
         ),
-        "no time": origin.post("102", created_at="Sat Dec 27 10:00:00 2025", replies_count="12"),
+        "no time": origin.post("102", created_at="Sat Dec 27 11:00:00 2025", replies_count="12"),
         "number id": origin.post(103, replies_count="many", max_posts_replies="100"),
         "old maximum": origin.post("104", max_posts_replies=..., max_replies=7, note="kept"),
         "no window": origin.post("105", start_date=..., end_date=..., post_created_at=...),
@@ -182,10 +239,9 @@ async def test_the_teams_database_is_taken_over(
         "job limited": "done",
     }
     run = await trial.submit(max_posts=1)
-    # The oldest, whatever the type of its time; PostgreSQL has no time of the other one.
-    assert trial.submitted() == ["reply:101" if team.is_firestore else "reply:102"]
-    # In PostgreSQL, rows that the run before this one has moved are not counted.
-    assert run["counters"]["adopted"] == (23 if team.is_firestore else 17)
+    # The oldest, whatever the type of its time; SQLite has no order for text that is not ISO.
+    assert trial.submitted() == ["reply:101" if team.file is None else "reply:102"]
+    assert run["counters"]["adopted"] == 23
     counters = (await trial.submit())["counters"]
     assert (counters["adopted"], counters["without_window"]) == (0, 1)
     assert (counters["duplicates"], counters["exhausted"], counters["unreadable_files"]) == (
@@ -265,11 +321,13 @@ async def test_uploads_go_on(
 ) -> None:
     """What the uploader adds is taken by the next run, and an import makes no second record."""
     team.origin.post("1")
+    team.origin.post(103, "done")
     await team.write()
     await team.migrate(sim, monkeypatch, tmp_path)
     (tmp_path / "rows.csv").write_text(
         "platform,post_id,country,candidate_id,replies_count\n"
         "twitter,1,honduras,hnd09sosa,12\ntwitter,1,honduras,hnd01other,12\n"
+        "twitter,103,honduras,hnd09sosa,12\n"
     )
     code = await asyncio.to_thread(
         code_of,
@@ -278,29 +336,19 @@ async def test_uploads_go_on(
         open_store=open_store,
     )
     assert code == 0
-    assert len(await team.stored("posts")) == 1
+    assert len(await team.stored("posts")) == 2
     trial = await new_trial(**team.settings)
     assert (await trial.submit())["counters"]["submitted"] == 1
     later = Origin(seed=2)
     id = later.post("2", platform="Twitter")
-    if team.is_firestore:
-        async with team.database.google() as client:
-            await client.collection("posts").document(id).set(later.posts[id])
-    else:
-        async with connected(team.database.url) as connection:
-            await connection.execute(
-                "INSERT INTO posts (id, platform, post_id, status, created_at, max_posts_replies,"
-                " country, candidate_id) VALUES ($1, 'Twitter', '2', 'noreplies', now(), 9,"
-                " 'honduras', 'hnd09sosa')",
-                id,
-            )
+    await team.upload(id, later.posts[id])
     row = {"platform": "Twitter", "post_id": "2", "candidate_id": "hnd01other"}
     answer = await trial.call("POST", "/posts", [row])
     assert (answer["created"], answer["known"]) == (0, 1)
     assert "known for the candidate hnd09sosa" in answer["warnings"][0]["warning"]
     assert (await trial.submit())["counters"]["submitted"] == 1
     assert (await trial.records.get(Post, id)).status == "processing"
-    assert len(await team.stored("posts")) == 2
+    assert len(await team.stored("posts")) == 3
 
 
 async def test_every_verb_works_on_records_of_the_team(
@@ -381,3 +429,36 @@ async def test_jobs_that_others_hold_are_left_for_a_while(
         await trial.later(20 * 60)
         assert (await trial.check())["counters"]["done"] == 1
     assert (await trial.records.get(Job, job)).status == "done"
+
+
+async def test_the_old_service_goes_on(
+    team: Team, new_trial: Any, sim: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A post that it takes in this moment is not searched twice; a job that it deletes is lost."""
+    taken, deleted = team.origin.post("1"), team.origin.post("2", "processing")
+    removed = team.origin.job(deleted)
+    await team.write()
+    sim.every_job = True
+    await team.migrate(sim, monkeypatch, tmp_path)
+    trial = await new_trial(**team.settings)
+    looked = process_posts.existing_file
+
+    async def moved_meanwhile(artifacts: Any, post: Any) -> Any:
+        await team.change("posts", post.id, status="processing")
+        return await looked(artifacts, post)
+
+    monkeypatch.setattr(process_posts, "existing_file", moved_meanwhile)
+    run = await trial.submit()
+    assert (run["counters"]["submitted"], trial.submitted()) == (0, [])
+    assert (await team.stored("posts"))[taken]["status"] == "processing"
+    found = process_jobs.existing_file
+
+    async def deleted_meanwhile(artifacts: Any, job: Any) -> Any:
+        await team.change("pending_jobs", job.id)
+        return await found(artifacts, job)
+
+    monkeypatch.setattr(process_jobs, "existing_file", deleted_meanwhile)
+    run = await trial.check()
+    assert (run["counters"]["taken"], run["counters"]["done"]) == (1, 0)
+    assert removed not in await team.stored("pending_jobs")
+    assert (await team.stored("posts"))[deleted]["status"] in ("processing", "noreplies")

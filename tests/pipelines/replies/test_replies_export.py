@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 from support.command import CommandResult
+from support.gcs import BUCKET, gcs_server
 from support.replies import environ
 
 from esclusa.app import open_runtime, open_store
@@ -329,3 +330,39 @@ def test_two_exports_do_not_write_the_same_part(export: RunExport, tmp_path: Pat
     assert export().code == 0
     assert not (tmp_path / "artifacts" / claim).exists()
     assert table(tmp_path, "tweet_id") == [("1",)]
+
+
+def test_a_bucket_of_cloud_storage(
+    export: RunExport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same on a bucket: incremental by its generations, and one export at a time."""
+    with gcs_server() as server:
+        for name, value in {**server.environ, "GCS_BUCKET_NAME": BUCKET}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("ESCLUSA_ARTIFACTS")
+        bucket = server.client().bucket(BUCKET)
+
+        def put(path: str, content: Any) -> None:
+            bucket.blob(path).upload_from_string(json.dumps(content), "application/json")
+
+        put("raw/honduras/twitter/hnd09sosa/1.json", tweets(1, 2))
+        put("raw/honduras/twitter/hnd09sosa/2.json", {"data": tweets(3)})
+        put("versions/honduras/twitter/hnd09sosa/2/old.json", {"data": tweets(9)})
+        answer = export("--json")
+        assert answer.code == 0, answer.err
+        assert (answer.json["replies"], answer.json["files"]) == (3, 2)
+        assert answer.json["url"].endswith("part-00001.parquet")
+        put("raw/honduras/twitter/hnd09sosa/2.json", {"data": tweets(3, 4)})
+        put("raw/honduras/twitter/hnd09sosa/3.json", tweets(5))
+        answer = export("--json")
+        assert (answer.json["replies"], answer.json["duplicates"]) == (2, 1)
+        assert export("--json").json["replies"] == 0
+        begun = {"host": "elsewhere", "pid": 1, "at": datetime.now(UTC).isoformat()}
+        put("exports/replies/parquet/state/00003.begun", begun)
+        put("raw/honduras/twitter/hnd09sosa/4.json", tweets(6))
+        assert "another export is under way" in export().err
+        for blob in server.client().list_blobs(BUCKET, prefix="exports/"):
+            target = tmp_path / "artifacts" / blob.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            blob.download_to_filename(str(target))
+    assert [id for (id,) in table(tmp_path, "tweet_id")] == ["1", "2", "3", "4", "5"]

@@ -73,6 +73,7 @@ async def test_the_index_file_covers_every_query(new_trial: Any, empty_database:
         "/empty-result-jobs",
         "/jobs/count?failed_without_done=true",
         "/jobs?failed_without_done=true&status=failed",
+        "/replies/report",
     ):
         await trial.call("GET", path, params=params)
     for path in (

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.replies import environ
 
 from esclusa.settings import load
@@ -87,3 +88,46 @@ def test_the_bucket_of_the_origin_is_read(tmp_path: Path) -> None:
     both = load(environ=given | {"GCS_BUCKET_NAME": "b", "ESCLUSA_ARTIFACTS": str(tmp_path)})
     assert both.artifacts == str(tmp_path)
     assert load(environ=given).plans[0].missing
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_the_log_files_of_the_service_before(new_trial: Any) -> None:
+    """Their scripts find each error by ``error_type``, ``post_id`` and ``job_doc_id``."""
+    trial = await new_trial(REPLIES_ORIGIN_LOGS="true")
+
+    def read(folder: str, path: str) -> Any:
+        assert path.startswith(f"{folder}/20")
+        return json.loads((trial.files / path).read_text())
+
+    assert not [path for path in (await trial.submit())["files"] if path.endswith(".json")]
+    await trial.posts("good", "none", "broken", "refused")
+    await trial.posts("few", max_posts_replies=0, replies_count=0)
+    trial.sim.behave("none", result="empty_list")
+    trial.sim.behave("broken", end="failed")
+    trial.sim.behave("refused", submit="400")
+    run = await trial.submit()
+    calls, errors = [path for path in run["files"] if path.endswith(".json")]
+    found = read("logs", calls)
+    assert found["execution_type"] == "process-posts"
+    assert (found["total_entries"], found["skipped_posts"]) == (len(found["calls"]), 1)
+    assert found["api_usage"]["limits"]["max_searches_per_day"] == trial.sim.limit
+    entries = {entry["post_id"]: entry for entry in found["calls"]}
+    assert (entries["good"]["success"], entries["good"]["status_code"]) == (True, 200)
+    assert entries["good"]["url"].endswith("/submit")
+    assert (entries["few"]["skipped"], entries["few"]["url"]) == (True, None)
+    assert (entries["refused"]["success"], entries["refused"]["status_code"]) == (False, 400)
+    [error] = read("logs/errors", errors)["errors"]
+    assert (error["error_type"], error["post_id"]) == ("submit_failed", "refused")
+    await trial.submit()
+    run = await trial.check()
+    calls, errors = [path for path in run["files"] if path.endswith(".json")]
+    found = read("logs/errors", errors)
+    assert found["error_types"] == {"failed": 1, "empty_result": 1}
+    by_post = {error["post_id"]: error for error in found["errors"]}
+    for post_id in ("none", "broken"):
+        job = await trial.job(post_id)
+        assert (by_post[post_id]["job_doc_id"], by_post[post_id]["job_id"]) == (job.id, job.job_id)
+    await trial.call("POST", "/empty-result-jobs/retry")
+    run = await trial.check()
+    calls, errors = [path for path in run["files"] if path.endswith(".json")]
+    assert read("logs/errors", errors)["error_types"] == {"retry_still_empty": 1}

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from esclusa import ArtifactExists, ArtifactMissing, Artifacts, Attempt, plain_segment
@@ -33,7 +34,7 @@ def replies_path(record: Post | Job) -> str:
 
     A part that is missing is ``unknown``.
     """
-    return f"raw/{_stem(record)}.json"
+    return _paths(*_parts(record))[0]
 
 
 def known_paths(record: Post | Job) -> list[str]:
@@ -43,11 +44,19 @@ def known_paths(record: Post | Job) -> list[str]:
     backslashes are ``_``. A post may also have one of its first files, which were not below
     ``raw/``.
     """
-    named = "/".join(_REPLACED.sub("_", part) for part in _parts(record))
-    found = [f"raw/{named}.json", replies_path(record)]
-    if isinstance(record, Post):
-        found.append(f"{named}.json")
-    return list(dict.fromkeys(path for path in found if _is_usable(path)))
+    own, earlier, unlayered = _paths(*_parts(record))
+    found = [earlier, own, unlayered if isinstance(record, Post) else None]
+    return [path for path in dict.fromkeys(found) if path is not None]
+
+
+@lru_cache(maxsize=1024)  # a job asks several times
+def _paths(*parts: str) -> tuple[str, str | None, str | None]:
+    """The path of a file, its path in the earlier service, and that without ``raw/``."""
+    own = f"raw/{'/'.join(map(plain_segment, parts))}.json"
+    named = [_REPLACED.sub("_", part) for part in parts]
+    if any(plain_segment(part) != part for part in named):
+        return own, None, None
+    return own, f"raw/{'/'.join(named)}.json", f"{'/'.join(named)}.json"
 
 
 def _stem(record: Post | Job) -> str:
@@ -57,12 +66,6 @@ def _stem(record: Post | Job) -> str:
 def _parts(record: Post | Job) -> Iterator[str]:
     for part in (record.country, record.platform, record.candidate_id, record.post_id):
         yield part if part is not None and part.strip() else "unknown"
-
-
-def _is_usable(path: str) -> bool:
-    """Whether a path names a file below the root of the artifact store."""
-    parts = path.removesuffix(".json").split("/")
-    return all(plain_segment(part) == part for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

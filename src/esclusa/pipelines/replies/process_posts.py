@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from esclusa import (
+    Add,
     ArtifactError,
     Attempt,
     BadRecord,
@@ -42,7 +43,7 @@ from esclusa.pipelines.replies.client import (
     TransientError,
 )
 from esclusa.pipelines.replies.files import existing_file
-from esclusa.pipelines.replies.records import ACTIVE, MAX_NAME_BYTES, Job, Post
+from esclusa.pipelines.replies.records import ACTIVE, MAX_JOBS, MAX_NAME_BYTES, Job, Post
 from esclusa.pipelines.replies.run_state import RunState, open_run_state
 from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
 from esclusa.pipelines.replies.takeover import follow_jobs, report
@@ -170,8 +171,9 @@ async def submit(post: Post, at: Attempt) -> Outcome:
     try:  # before the search is paid for
         _check_id(str(post.post_id))
         window = search_window(post, at.now.date(), settings.window_days)
-        submits = await _count_submits(post, at)
-        job = await _draft_job(post, max_replies, at)
+        others = (await at.records.find(Job, {"post_doc_id": post.id}, limit=MAX_JOBS)).items
+        submits = _count_submits(post, others)
+        job = _draft_job(post, max_replies, others, at)
     except (BadRecord, ValueError) as error:
         failure = Failure(f"no job can be made for it: {error}", type="invalid_data")
         return _fail(state, post, failure, after=0)
@@ -181,14 +183,14 @@ async def submit(post: Post, at: Attempt) -> Outcome:
         return To("noreplies", submits=submits, exhausted=True, reason=reason)
     if not window.given:
         at.run.count("without_window")
-    if not await _is_ours(post, at):
-        return Wait(0, "another program has taken it meanwhile")
+    if (taken := await _is_taken(post, at)) is not None:
+        return taken
     try:
         await at.spend(search_budget(settings))
     except BudgetEmpty as error:
         state.block(str(error))
         return Wait(0, str(error))
-    return await _search(post, job, window, submits, at)
+    return await _search(post, job, window, submits, others, at)
 
 
 async def _has_file(post: Post, at: Attempt) -> Outcome | None:
@@ -233,24 +235,30 @@ async def _has_job(post: Post, at: Attempt) -> Outcome | None:
     return None
 
 
-async def _count_submits(post: Post, at: Attempt) -> int:
+def _count_submits(post: Post, jobs: Sequence[Job]) -> int:
     """Return the searches of a post that count towards the limit of resubmits.
 
     Failed jobs of the service that this pipeline replaces count, too.
     """
-    failed, _ = await at.records.count(Job, {"post_doc_id": post.id, "status": "failed"})
-    return max(post.submits, failed)
+    return max(post.submits, sum(job.status == "failed" for job in jobs))
 
 
-async def _is_ours(post: Post, at: Attempt) -> bool:
-    """Whether no other program has moved the post since it was claimed."""
+async def _is_taken(post: Post, at: Attempt) -> Outcome | None:
+    """Return what to do with a post that another program has moved since it was claimed.
+
+    It stays where the other program put it.
+    """
     found = await at.records.get(Post, post.id)
-    return found is not None and found.status == post.status
+    if found is not None and found.status == post.status:
+        return None
+    reason = "another program has taken it meanwhile"
+    if found is None or found.status not in ("processing", "done", "skipped"):
+        return Wait(0, reason)
+    return To(found.status, reason=reason)
 
 
-async def _draft_job(post: Post, max_replies: int, at: Attempt) -> Job:
+def _draft_job(post: Post, max_replies: int, others: Sequence[Job], at: Attempt) -> Job:
     """Return the job of a search, without the id that the provider will give it."""
-    done, _ = await at.records.count(Job, {"post_doc_id": post.id, "status": "done"})
     job = Job.kind.draft(
         {
             "job_id": None,
@@ -263,14 +271,22 @@ async def _draft_job(post: Post, max_replies: int, at: Attempt) -> Job:
             "max_posts": max_replies,
             "sort_by": post.sort_by or at.run.params.get("sort_by") or "time",
             "recollect": post.recollect,
-            "done_siblings": done,
+            "siblings": len(others),
+            "done_siblings": sum(other.status == "done" for other in others),
         }
     )
     assert isinstance(job, Job)
     return job
 
 
-async def _search(post: Post, job: Job, window: SearchWindow, submits: int, at: Attempt) -> Outcome:
+async def _search(
+    post: Post,
+    job: Job,
+    window: SearchWindow,
+    submits: int,
+    others: Sequence[Job],
+    at: Attempt,
+) -> Outcome:
     state: RunState = at.run.shared
     client: InformationTracerClient = at.context
     max_replies = job.max_posts_replies or 0
@@ -289,8 +305,8 @@ async def _search(post: Post, job: Job, window: SearchWindow, submits: int, at: 
     job.job_id = job_id
     submits += 1
     exhausted = submits > at.settings.max_resubmits
-    effect = await _start_job(job, at)
-    if effect is None:
+    effects = await _start_job(job, others, at)
+    if effects is None:
         message = f"the provider returned job {job_id}, which is finished or of another post"
         failure = Failure(message, type="known_job")
         return _fail(state, post, failure, permanent=exhausted, fields={"submits": submits})
@@ -300,30 +316,29 @@ async def _search(post: Post, job: Job, window: SearchWindow, submits: int, at: 
         "processing",
         submits=submits,
         exhausted=exhausted,
-        also=[effect],
+        also=effects,
         attempts=0,
         reason=f"job {job_id}",
     )
 
 
-async def _start_job(job: Job, at: Attempt) -> Effect | None:
-    """Return the effect that makes the job pending; None if its id belongs to another job.
+async def _start_job(job: Job, others: Sequence[Job], at: Attempt) -> list[Effect] | None:
+    """Return the effects that make the job pending; None if its id belongs to another job.
 
-    The provider may return the same id for the same search: then that job starts again.
+    The other jobs of the post count a new one. The provider may return the same id for the same
+    search: then that job starts again.
     """
     known = await at.records.by_key(Job, job.job_id)
     if known is None:
-        return Create(job)
+        counted = [Add(Job, each.id, siblings=1) for each in others if each.siblings is not None]
+        return [Create(job), *counted]
     if known.post_doc_id != job.post_doc_id or known.status not in RESUBMITTABLE:
         return None
-    return Move(
-        Job,
-        known.id,
-        "pending",
-        frm=RESUBMITTABLE,
-        recollect=job.recollect,
-        reason="submitted again; the provider gave it the same id",
+    reason = "submitted again; the provider gave it the same id"
+    again = Move(
+        Job, known.id, "pending", frm=RESUBMITTABLE, recollect=job.recollect, reason=reason
     )
+    return [again]
 
 
 async def _submit_failed(post: Post, error: SubmitFailed, at: Attempt) -> Outcome:

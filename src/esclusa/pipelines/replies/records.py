@@ -19,6 +19,9 @@ SortBy = Literal["time", "engagement"]
 # The states of a job that may still bring replies.
 ACTIVE = ("pending", "processing")
 
+# How many jobs of a post are read. It has two or three; an earlier service made up to 237.
+MAX_JOBS = 300
+
 # One index holds three names, and an index entry is limited in size.
 MAX_NAME_BYTES = 800
 # Characters of a post_id: the provider's query takes no more.
@@ -126,7 +129,7 @@ class Job(
     key="job_id",
     refs={"post_doc_id": Post},
     optional=("country", "candidate_id", "max_posts_replies", "max_posts", "sort_by"),
-    added=("retry_count", "recollect", "saved_file", "saved_replies", "done_siblings"),
+    added=("retry_count", "recollect", "saved_file", "saved_replies", "siblings", "done_siblings"),
     index=(
         ("status", "created_at"),
         ("status", "updated_at"),
@@ -137,9 +140,10 @@ class Job(
     """A search at the provider.
 
     ``max_posts_replies`` is how many replies it asks for, ``sort_by`` their order. ``saved_file``
-    is the path of the file with its replies, ``saved_replies`` how many it has. ``done_siblings``
-    counts the other done jobs of its post, so that an index finds the failed jobs of posts that
-    have no done job; null if another program made the job. ``recollect``: it replaces a file.
+    is the path of the file with its replies, ``saved_replies`` how many it has. ``siblings`` counts
+    the other jobs of its post, and ``done_siblings`` the done ones, so that an index finds the
+    failed jobs of posts that have no done job; null if another program made the job. ``recollect``:
+    it replaces a file.
     """
 
     job_id: str | None
@@ -156,6 +160,7 @@ class Job(
     recollect: Flag = False
     saved_file: str | None = None
     saved_replies: int | None = None
+    siblings: int | None = None
     done_siblings: int | None = None
 
     _names = field_validator("platform", "country", "candidate_id")(_check_length)

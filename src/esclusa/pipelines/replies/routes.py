@@ -108,11 +108,12 @@ class ReportRowOut(ReportNumbersOut):
 
 
 class ReportOut(BaseModel):
-    """The report: its rows, their sum, and the searches of a day."""
+    """The report: its rows, their sum, the searches of a day, and files that it cannot count."""
 
     items: list[ReportRowOut]
     total: ReportNumbersOut
     searches_per_day: int
+    uncounted_files: int
 
 
 class QuotaOut(BaseModel):

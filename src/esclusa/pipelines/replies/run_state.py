@@ -16,16 +16,21 @@ from zoneinfo import ZoneInfo
 from esclusa import RunContext, RunFiles, WindowUse
 from esclusa.pipelines.replies.answers import SearchUsage
 from esclusa.pipelines.replies.client import InformationTracerClient
+from esclusa.pipelines.replies.origin_logs import OriginLog
 from esclusa.pipelines.replies.records import Job, Post
 from esclusa.pipelines.replies.settings import RepliesSettings, search_budget, spendable
 
 
 class ReplyRunLog:
-    """Two NDJSON files of a run: one of successes, one of errors."""
+    """Two NDJSON files of a run: one of successes, one of errors.
 
-    def __init__(self, run: RunContext, files: RunFiles) -> None:
+    ``origin``: the files of the service before, if they are wanted.
+    """
+
+    def __init__(self, run: RunContext, files: RunFiles, origin: OriginLog | None) -> None:
         self._run = run
         self._files = files
+        self._origin = origin
 
     def add_success(self, record: Post | Job, outcome: str, **fields: Any) -> None:
         """Write a line to the file of successes."""
@@ -59,6 +64,8 @@ class ReplyRunLog:
             **fields,
         }
         self._files.add(file, line)
+        if self._origin is not None and record is not None:
+            self._origin.add(record, line, success=file == "success")
 
 
 class RunState:
@@ -87,6 +94,11 @@ class RunState:
             usage = (await self._client.usage()).on(today)
             self._last = (asked, usage)
             return usage
+
+    @property
+    def last_usage(self) -> SearchUsage | None:
+        """The last answer about the quota in this run."""
+        return None if self._last is None else self._last[1]
 
     async def observe(self, usage: SearchUsage) -> WindowUse:
         """Adjust the budget to the provider's usage and return the open window."""
@@ -124,6 +136,11 @@ class RunState:
 @asynccontextmanager
 async def open_run_state(run: RunContext) -> AsyncIterator[RunState]:
     """Share a log and the quota with the handlers of this run."""
+    origin = OriginLog(run) if run.settings.origin_logs else None
     async with run.lines("success", "errors") as files:
-        run.shared = RunState(run, ReplyRunLog(run, files))
-        yield run.shared
+        state = run.shared = RunState(run, ReplyRunLog(run, files, origin))
+        try:
+            yield state
+        finally:
+            if origin is not None:
+                await origin.save(state.last_usage)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, SecretStr, field_validator
 
 from esclusa import Budget, EsclusaError, Window, every, option
 
+BUDGET = "information_tracer"
 DEFAULT_LIMIT = 400
 
 
@@ -119,6 +120,12 @@ class RepliesSettings(BaseModel):
         help="What process-jobs does when the day's searches are used up: stop, or collect what "
         "was paid for, because checks cost no search.",
     )
+    origin_logs: bool = option(
+        "REPLIES_ORIGIN_LOGS",
+        False,
+        help="Whether each run also writes logs/{day}/{time}.json and logs/errors/{day}/{time}.json"
+        " in the form of the service before, for scripts that read them.",
+    )
     quota_timezone: str = option(
         "REPLIES_QUOTA_TIMEZONE", "UTC", help="The time zone of the provider's daily reset."
     )
@@ -201,7 +208,7 @@ def search_budget(settings: RepliesSettings) -> Budget:
     ``REPLIES_KEEP_SEARCHES`` unspent.
     """
     limit = spendable(settings.daily_limit or DEFAULT_LIMIT, settings)
-    return Budget("information_tracer", Window("day", limit, settings.quota_timezone))
+    return Budget(BUDGET, Window("day", limit, settings.quota_timezone))
 
 
 def spendable(limit: int, settings: RepliesSettings) -> int:
