@@ -175,6 +175,14 @@ async def test_deleting_a_device_ends_its_deliveries_as_invalid(
     assert sorted(trial.expo.messages.values()) == [1]
     status, answer = await trial.call("POST", "/devices", body())
     assert (status, answer["created"], answer["active"]) == (200, True, True)
+    # Deleted again: the row goes when its deliveries are archived.
+    await trial.call("DELETE", "/devices/d1")
+    await trial.run("cleanup")
+    assert len(await place.rows("device_installations", "installation_id")) == 1
+    await trial.later(91 * 86_400)
+    await trial.run("cleanup")
+    for table in ("device_installations", "notification_preferences"):
+        assert await place.rows(table, "installation_id") == []
 
 
 @on_origin

@@ -19,12 +19,19 @@ from esclusa import (
     one_of,
     open_artifacts,
 )
+from esclusa.pipelines.tenders.installations import DELETED
 from esclusa.pipelines.tenders.month_manifest import (
     drop_exported_rows,
     note_export,
     take_over_exports,
 )
-from esclusa.pipelines.tenders.records import OPEN, Delivery, Licitacion, NotificationEvent
+from esclusa.pipelines.tenders.records import (
+    OPEN,
+    Delivery,
+    DeviceInstallation,
+    Licitacion,
+    NotificationEvent,
+)
 from esclusa.pipelines.tenders.settings import TendersSettings
 
 BATCH = 500
@@ -51,6 +58,16 @@ async def cleanup(run: RunContext) -> None:
         "deliveries",
         await run.archiver.archive(Delivery.kind, {"completed_at": below(before)}, "completed_at"),
     )
+    await _remove_deleted(run)
+
+
+async def _remove_deleted(run: RunContext) -> None:
+    """Remove the rows of deleted devices whose deliveries are all archived."""
+    deleted = {"invalid_reason": DELETED}
+    async for device in run.records.each(DeviceInstallation, deleted):
+        own = {"installation_id": device.installation_id}
+        if await run.records.first(Delivery, own) is None:
+            await run.records.purge(DeviceInstallation, own | deleted)  # unless it came back
 
 
 async def _archive_tenders(run: RunContext, where: dict[str, Any], by: str) -> None:
