@@ -207,7 +207,9 @@ async def test_an_app_needs_no_token_of_an_operator(new_trial: NewTrial) -> None
         "PATCH", "/devices/d1", {"preferences": {"keywords": ["agua"]}}, **own
     )
     assert (status, answer["preferences"]["keywords"]) == (200, ["agua"])
-    assert (await trial.call("GET", "/devices/d1", **own))[0] == 200
+    for secret, shown in ((own, "ExponentPushToken[d1]"), (bearer(READ), "***")):
+        status, answer = await trial.call("GET", "/devices/d1", **secret)
+        assert (status, answer["push_token"]) == (200, shown)
     for method, path, given, secret, wanted in (
         ("PATCH", "/devices/d2", {"active": False}, own, 403),
         ("GET", "/devices/d2", None, own, 403),

@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import BaseModel
 
 from esclusa import NotFound, Runtime
-from esclusa.pipelines.tenders.callers import CurrentApp
+from esclusa.pipelines.tenders.callers import AppCaller, CurrentApp
 from esclusa.pipelines.tenders.credentials import issue_credential, new_credential
 from esclusa.pipelines.tenders.devices import DeviceBody, DevicePatch, PreferencesBody
 from esclusa.pipelines.tenders.installations import (
@@ -53,10 +53,10 @@ def add_devices(runtime: Runtime, api: APIRouter) -> None:
     table, records = DeviceInstallation.kind.table, runtime.records
     by_device = own_credentials()
 
-    async def shown(installation_id: str) -> dict[str, Any]:
+    async def shown(installation_id: str, caller: CurrentApp) -> dict[str, Any]:
         found = await _existing(records, installation_id)
         preferences = await records.get(NotificationPreferences, installation_id)
-        return device_json(found) | {"preferences": preferences_json(preferences)}
+        return device_json(found, caller) | {"preferences": preferences_json(preferences)}
 
     @api.post(
         "/devices",
@@ -84,7 +84,7 @@ def add_devices(runtime: Runtime, api: APIRouter) -> None:
         device, preferences = body.records(now)
         # The device may have been deleted meanwhile.
         stored = await find_device(records, id) or device.but(id=id)
-        answer = device_json(stored) | {
+        answer = device_json(stored, caller) | {
             "preferences": preferences_json(preferences),
             "created": is_new(put, former),
         }
@@ -111,7 +111,7 @@ def add_devices(runtime: Runtime, api: APIRouter) -> None:
         await runtime.operations(caller.who).note(
             "change", table, 1, {"installation_id": installation_id}
         )
-        return await shown(installation_id)
+        return await shown(installation_id, caller)
 
     @api.delete(
         "/devices/{installation_id}",
@@ -138,7 +138,7 @@ def add_devices(runtime: Runtime, api: APIRouter) -> None:
     )
     async def device(installation_id: InstallationId, caller: CurrentApp) -> Any:
         caller.require_device(installation_id, write=False)
-        return await shown(installation_id)
+        return await shown(installation_id, caller)
 
     @api.post(
         "/devices/{installation_id}/credential",
@@ -193,10 +193,15 @@ async def _existing(records: Any, installation_id: str) -> DeviceInstallation:
     return found
 
 
-def device_json(device: DeviceInstallation) -> dict[str, Any]:
-    """Return a device as the routes answer it: without what is stored of its credential."""
+def device_json(device: DeviceInstallation, caller: AppCaller) -> dict[str, Any]:
+    """Return a device as the routes answer it: without what is stored of its credential.
+
+    Its push token is masked for a caller with the role read, as in every list.
+    """
     values = record_json(device)
     del values["credential_hash"]
+    if caller.role != "read":
+        values["push_token"] = device.push_token
     return values | {"platform": None if device.platform == "unknown" else device.platform}
 
 

@@ -164,6 +164,7 @@ class AuthMiddleware:
         state = scope["state"]
         if not secret:
             state["open"] = True
+            read_only.set(True)
             return None
         if (refused := self._too_many(scope, secret)) is not None:
             return refused
