@@ -327,6 +327,10 @@ async def test_the_app_goes_on_unchanged_beside_tokens(new_trial: NewTrial) -> N
     assert (await trial.call("PUT", path, SYNC | changed, **own))[0] == 200
     assert (await trial.call("GET", "/api/installations/b/preferences"))[0] == 403
     assert (await trial.call("GET", "/api/installations/b/preferences", **own))[0] == 200
+    # A new installation with its token takes its credential along.
+    assert (await sync(trial, "c", **changed))[0] == 200
+    assert (await trial.call("GET", "/devices/c", **own))[0] == 200
+    assert (await trial.call("GET", "/devices/b", **own))[0] == 403
 
 
 async def test_without_the_setting_the_app_needs_a_token(new_trial: NewTrial) -> None:

@@ -40,6 +40,15 @@ async def sync(
         return False
     wanted = await records.get(NotificationPreferences, owner.id)
     moved = await release_tokens(runtime, {token: installation_id}, now, who)
+    if owner.credential_hash:
+        await records.edit(
+            DeviceInstallation,
+            owner.id,
+            among=[REGISTERED],
+            who=who,
+            reason="its credential moved with its token",
+            credential_hash=None,
+        )
     drafts: list[Record] = [
         DeviceInstallation(
             installation_id=installation_id, credential_hash=owner.credential_hash, **fields
