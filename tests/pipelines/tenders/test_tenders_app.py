@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from typing import Any
@@ -235,7 +236,11 @@ async def test_the_filters_of_the_list(trial: TendersTrial) -> None:
         status, page = await trial.call("GET", f"/api/licitaciones?{asked}")
         assert status == 200
         assert (dear in [t["codigoExterno"] for t in page["data"]]) == found, asked
-    for asked in ("limit=51", "limit=x", "windowDays=0", "cursor=abc", "sortMode=x", "montoMin=x"):
+    early = base64.urlsafe_b64encode(b'{"createdAt": "0001-01-01T00:00:00+05:00", "id": "x"}')
+    for asked in (
+        *("limit=51", "limit=x", "windowDays=0", "cursor=abc", "sortMode=x", "montoMin=x"),
+        *("cursor=MQ", f"cursor={early.decode()}", "montoMax=1e300"),
+    ):
         status, answer = await trial.call("GET", f"/api/licitaciones?{asked}")
         assert (status, asked.partition("=")[0] in answer["error"]) == (400, True), asked
     assert (await trial.call("GET", "/api/licitaciones/9-9-LE99"))[0] == 404

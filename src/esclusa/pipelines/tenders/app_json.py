@@ -178,10 +178,6 @@ def read_cursor(cursor: str, name: str) -> tuple[datetime, str]:
     """Return time and id in a cursor. Raises ValueError if it is none of such a list."""
     try:
         given = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        moment = datetime.fromisoformat(given[name])
-        id = given["id"]
-    except (ValueError, TypeError, KeyError):
+        return datetime.fromisoformat(given[name]).astimezone(UTC), str(given["id"])
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise ValueError("the cursor is not of this list; leave it out to begin anew") from None
-    if not isinstance(id, str) or moment.tzinfo is None:
-        raise ValueError("the cursor is not of this list; leave it out to begin anew")
-    return moment, id

@@ -30,8 +30,13 @@ from esclusa.pipelines.tenders.app_json import (
 )
 from esclusa.pipelines.tenders.callers import CurrentApp
 from esclusa.pipelines.tenders.choices import Choices
+from esclusa.pipelines.tenders.devices import Name
 from esclusa.pipelines.tenders.installations import change_preferences, find_device
-from esclusa.pipelines.tenders.records import DeviceInstallation, NotificationPreferences
+from esclusa.pipelines.tenders.records import (
+    AMOUNT_LIMIT,
+    DeviceInstallation,
+    NotificationPreferences,
+)
 from esclusa.pipelines.tenders.regions import REGIONS
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.tender_lookup import find_tender
@@ -39,8 +44,8 @@ from esclusa.web import SELF_AUTHENTICATED, error_response, own_credentials, pro
 
 # The longest body that the app's calls accept.
 MAX_BODY = 1024 * 1024
-InstallationId = Annotated[str, Path(description="The installation's id", max_length=200)]
-Amount = Annotated[Decimal | None, Query(ge=0, allow_inf_nan=False)]
+InstallationId = Annotated[Name, Path(description="The installation's id")]
+Amount = Annotated[Decimal | None, Query(ge=0, lt=AMOUNT_LIMIT, allow_inf_nan=False)]
 Text = Annotated[str | None, Query(max_length=200)]
 
 
