@@ -78,14 +78,9 @@ async def targeting(driver: Driver, report: Report, scale: Scale) -> None:
                 run = runtime.engine.runner.new_run(cycle, runtime.engine.clock.now())
                 run.id = f"bench-{turn}"
                 part = details[turn * tenders : (turn + 1) * tenders]
-                todo = iter(part)
                 begun = time.monotonic()
-
-                async def work(todo: Any = todo, run: Any = run) -> None:
-                    for tender in todo:
-                        await write_tender(run, tender, targets)
-
-                await asyncio.gather(work(), work())
+                for tender in part:  # one after the other, as ingest writes them
+                    await write_tender(run, tender, targets)
                 ours.append(run.counters["deliveries"] / (time.monotonic() - begun))
                 made += run.counters["deliveries"]
                 codes = [tender.codigo_externo for tender in part]
@@ -151,7 +146,12 @@ async def _bare_insert(driver: Driver, database: str, tenders: list[str]) -> flo
     try:
         await connection.execute("DROP TABLE IF EXISTS bare_deliveries")
         await connection.execute(
-            "CREATE TABLE bare_deliveries (LIKE notification_deliveries INCLUDING ALL)"
+            "CREATE TABLE bare_deliveries (LIKE notification_deliveries INCLUDING ALL);"
+            # LIKE copies no foreign keys
+            "ALTER TABLE bare_deliveries"
+            " ADD FOREIGN KEY (notification_event_id) REFERENCES notification_events (id),"
+            " ADD FOREIGN KEY (installation_id)"
+            " REFERENCES device_installations (installation_id)"
         )
         begun = time.monotonic()
         done = 0

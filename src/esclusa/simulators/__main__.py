@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 
 from esclusa.engine.signals import on_stop_signals
 from esclusa.simulators import SIMULATORS, make_simulator
@@ -19,6 +20,7 @@ async def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
+    gc.set_threshold(50_000, 20, 10_000)  # a full collection would hold up answers
     simulator = make_simulator(arguments.name)
     address = await simulator.start(arguments.host, arguments.port)
     print(address, flush=True)  # noqa: T201 - the starting process reads it
