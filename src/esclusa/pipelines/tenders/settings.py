@@ -15,7 +15,7 @@ BATCH = 60
 # Seconds after its turn in the pace until a request must have reached Expo.
 EXPO_LATE = 0.1
 # Requests that may be sent at once.
-EXPO_BURST = 3
+EXPO_BURST = 5
 
 
 class TendersSettings(BaseModel):
