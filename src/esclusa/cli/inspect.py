@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -297,6 +298,16 @@ def search(session: Session, text: str) -> None:
     )
 
 
+async def _view_page(runtime: Runtime, name: str, limit: int, after: str | None) -> dict[str, Any]:
+    """One page of a view. The artifact store is opened only if the view reads files."""
+    views = {view.name: view for plan in runtime.read_model.pipelines() for view in plan.app.views}
+    async with AsyncExitStack() as stack:
+        if name in views and "artifacts" in views[name].asks:
+            await runtime.artifacts.open()
+            stack.push_async_callback(runtime.artifacts.close)
+        return await runtime.read_model.view(name, limit=limit, after=after)
+
+
 @click.command(cls=Command)
 @click.argument("name", metavar="[VIEW]", required=False, shell_complete=view_names)
 @limit_option(50, 1000)
@@ -316,7 +327,7 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
             "No pipeline declares a view.",
         )
         return
-    page = session.look(lambda runtime: runtime.read_model.view(name, limit=limit, after=after))
+    page = session.look(lambda runtime: _view_page(runtime, name, limit, after))
     session.show_table(
         page,
         ["!ID" if c == "id" else c.upper() for c in page["columns"]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -23,6 +25,8 @@ from support.replies import environ
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.exports import FORMATS
+from esclusa.pipelines.replies.records import Job
+from esclusa.settings import load
 
 RunExport = Callable[..., CommandResult]
 
@@ -332,8 +336,27 @@ def test_two_exports_do_not_write_the_same_part(export: RunExport, tmp_path: Pat
     assert table(tmp_path, "tweet_id") == [("1",)]
 
 
+async def saved_by_the_service_before(capsys: Any) -> int:
+    """The replies that the report counts in the file of a job without a number."""
+    names = {"post_id": "1", "platform": "twitter", "country": "honduras"}
+    job = Job(job_id="j", post_doc_id="p", candidate_id="hnd09sosa", status="done", **names)
+    async with open_runtime(load(environ=os.environ)) as runtime:
+        await runtime.records.insert([job])
+    capsys.readouterr()
+    words = ["replies", "report", "--json"]
+    call = partial(code_of, words, open_runtime=open_runtime, open_store=open_store)
+    assert await asyncio.to_thread(call) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["uncounted_files"] == 0
+    words[:] = ["views", "replies.by-candidate", "--json"]
+    assert await asyncio.to_thread(call) == 0
+    [row] = json.loads(capsys.readouterr().out)["items"]
+    assert row["replies_saved"] == answer["total"]["replies_saved"]
+    return int(row["replies_saved"])
+
+
 def test_a_bucket_of_cloud_storage(
-    export: RunExport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    export: RunExport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """The same on a bucket: incremental by its generations, and one export at a time."""
     with gcs_server() as server:
@@ -357,6 +380,7 @@ def test_a_bucket_of_cloud_storage(
         answer = export("--json")
         assert (answer.json["replies"], answer.json["duplicates"]) == (2, 1)
         assert export("--json").json["replies"] == 0
+        assert asyncio.run(saved_by_the_service_before(capsys)) == 2
         begun = {"host": "elsewhere", "pid": 1, "at": datetime.now(UTC).isoformat()}
         put("exports/replies/parquet/state/00003.begun", begun)
         put("raw/honduras/twitter/hnd09sosa/4.json", tweets(6))

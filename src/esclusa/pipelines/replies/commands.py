@@ -271,7 +271,7 @@ def show_report(session: Session, /, **options: Any) -> int:
     async def read(runtime: Runtime) -> dict[str, Any]:
         return await report(runtime, filters)
 
-    answer = session.look(read)
+    answer = session.work(read)  # it may read files
 
     def draw(screen: Screen) -> None:
         names = (*NUMBERS, "days")
@@ -283,6 +283,8 @@ def show_report(session: Session, /, **options: Any) -> int:
             f"{answer['total']['waiting']:,} posts wait: {answer['total']['days']} days of "
             f"{answer['searches_per_day']:,} searches"
         )
+        if answer["uncounted_files"]:
+            screen.line(f"files whose replies are not counted: {answer['uncounted_files']:,}")
 
     session.show(answer, draw)
     return OK
