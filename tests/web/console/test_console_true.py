@@ -9,6 +9,9 @@ from web.console.browser import pages, ready
 from web.console.conftest import NewPage
 from web.console.world import World
 
+# The browser, the server and the tests share one event loop.
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 # The words of a page that begin in one line and end in another, although each fits into a line.
 BROKEN = r"""() => {
   const found = [];
