@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from web.shop import Client
 
+from esclusa.model.texts import text
+from esclusa.web.console import catalog, render, translate
+
 
 @pytest.mark.parametrize(
     ("path", "status", "detail", "nearest"),
@@ -102,3 +105,21 @@ async def test_a_second_run_says_what_its_limit_let_it_take(shop: Client) -> Non
     await shop.add(*({"shop": "a", "code": str(n)} for n in range(5)))
     ran = (await shop.post("/api/cycles/shop.stock/run", {"limit": 2})).json
     assert ran["counters"]["taken"] == 2
+
+
+def test_a_missing_value_is_not_written_as_none() -> None:
+    template = render.environment().from_string("[{{ value }}]")
+    assert template.render(value=None) == "[]"
+
+
+def test_why_gives_conditions_and_periods_in_the_language_of_the_page() -> None:
+    missing = text("why_filtered_eq", field="platform", wanted="x", value=text("no_value"))
+    token = catalog.current.set(catalog.load("es"))
+    try:
+        filtered = translate.sentence(text("why_filtered", stage="a.b", conditions=missing))
+        values = {"budget": "b", "left": 8, "limit": 10, "reset": "mañana", "cost": 11}
+        short = translate.sentence(text("why_budget_short", per="day", **values))
+    finally:
+        catalog.current.reset(token)
+    assert filtered == "a.b toma solo registros que cumplen: platform es x (su valor es vacío)"
+    assert short.startswith("al presupuesto b le quedan 8 de 10 por día")
