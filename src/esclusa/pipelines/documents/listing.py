@@ -54,7 +54,7 @@ class _ListingPlan:
 
     total: int = 0
     ended: int = 0
-    fresh: list[Documento] = field(default_factory=list)
+    fresh: list[Blob] = field(default_factory=list)
     effects: list[Move | Add] = field(default_factory=list)
     ignored: list[dict[str, str]] = field(default_factory=list)
     ignored_count: int = 0
@@ -77,7 +77,8 @@ async def list_folder(folio: Folio, at: Attempt) -> Outcome:
         "LISTING",
         f"folder {folio.folio_id}: listing {folio.bucket}/{folio.folder_prefix}",
     )
-    plan = await _plan_listing(folio, at)
+    known = await _known_documents(folio, at)
+    plan = await _plan_listing(folio, at, known)
     for ignored in plan.ignored:
         log_folder(
             at,
@@ -98,7 +99,8 @@ async def list_folder(folio: Folio, at: Attempt) -> Outcome:
         outcome = "is empty: 0 documents" if plan.total == 0 else f"{plan.total} documents"
         log_folder(at, folio, "PROCESSING_START", f"folder {folio.folio_id}: {outcome}")
     for start in range(0, len(plan.fresh), PAGE_SIZE):
-        await at.records.insert(plan.fresh[start : start + PAGE_SIZE])
+        new = plan.fresh[start : start + PAGE_SIZE]
+        await at.records.insert([_new_document(folio, blob, known, at) for blob in new])
     if len(plan.effects) > MAX_EFFECTS:  # the next listing finds the rest
         return To(
             "PROCESSING",
@@ -115,10 +117,9 @@ async def list_folder(folio: Folio, at: Attempt) -> Outcome:
     )
 
 
-async def _plan_listing(folio: Folio, at: Attempt) -> _ListingPlan:
+async def _plan_listing(folio: Folio, at: Attempt, known: dict[str, KnownDocument]) -> _ListingPlan:
     plan = _ListingPlan()
     bucket: DocumentBucket = at.context.buckets[folio.bucket]
-    known = await _known_documents(folio, at)
     by_object = {(doc.gcs_uri, doc.generation): doc for doc in known.values()}
     flagged = await _flagged_subfolders(folio, at, bucket, plan)
     listed: set[str] = set()
@@ -133,7 +134,7 @@ async def _plan_listing(folio: Folio, at: Attempt) -> _ListingPlan:
                 continue
             plan.total += 1
             if doc is None:
-                plan.fresh.append(_new_document(folio, blob, known, at))
+                plan.fresh.append(blob)
             else:
                 listed.add(doc.id)
                 _plan_known(plan, folio, doc, blob)
