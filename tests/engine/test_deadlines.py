@@ -54,7 +54,8 @@ async def later(engine: Any, seconds: float) -> None:
 
 
 async def work_all(engine: Any) -> None:
-    for cycle in ("try.work", "try.review-deadline"):
+    """Run the stage for each of its two attempts, and then the deadline."""
+    for cycle in ("try.work", "try.work", "try.review-deadline"):
         await engine.run_cycle(cycle)
 
 
@@ -134,7 +135,8 @@ async def test_a_record_that_returns_to_the_state_begins_anew(new_engine: Any) -
 async def test_why_names_the_deadline(new_engine: Any) -> None:
     engine = await new_engine(pipeline())
     await engine.records.insert([Claim(name="a")])
-    await engine.run_cycle("try.work")
+    for _ in range(2):
+        await engine.run_cycle("try.work")
     [found] = (await engine.records.find(Claim)).items
     model = read_model(engine)
     first = await model.why("claims", found.id)
@@ -142,7 +144,8 @@ async def test_why_names_the_deadline(new_engine: Any) -> None:
     answer = await model.why("claims", found.id)
     assert [r.code for r in answer.reasons] == ["no_stage", "deadline"]
     assert first.reasons[1].until == answer.reasons[1].until
-    entered = (await engine.store.history(found.ref))[0].at
+    steps = await engine.store.history(found.ref)
+    entered = next(step.at for step in steps if (step.frm, step.to) == ("open", "review"))
     assert answer.reasons[1].until == entered + timedelta(days=2)
     assert "after 2d in review, it goes to escalated by itself" in answer.text
 
