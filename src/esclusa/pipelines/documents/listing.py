@@ -42,7 +42,6 @@ class KnownDocument:
     listing: int
     outside: int
     reading: int
-    corrections: int
     has_results: bool
     is_unread: bool
     written_at: datetime | None
@@ -156,7 +155,6 @@ async def _known_documents(folio: Folio, at: Attempt) -> dict[str, KnownDocument
             doc.listing,
             doc.outside,
             doc.reading,
-            doc.corrections,
             doc.revision is not None,
             status == "DONE"
             and doc.listing < folio.unread_from

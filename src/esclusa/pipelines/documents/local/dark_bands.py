@@ -39,8 +39,8 @@ def without_dark_bands(pixels: bytes, width: int) -> bytes:
     for number, y in enumerate(rows):
         for piece, mean in enumerate(means[number]):
             if within[number][piece] or (mean < DARK and _beside(within, number, piece)):
-                place = slice(y * width + piece * PIECE, min((y + 1) * width, len(pixels)))
-                place = slice(place.start, min(place.stop, place.start + PIECE))
+                start = y * width + piece * PIECE
+                place = slice(start, min(start + PIECE, (y + 1) * width))
                 out[place] = pixels[place].translate(_INVERTED)
     return bytes(out)
 
