@@ -13,7 +13,9 @@ from esclusa.stores.firestore.client import FirestoreClient
 def test_run_answers_as_promised(esclusa: RunCommand) -> None:
     answer = esclusa("run", "hello.greet", "--limit", "2", "--json").json
     assert set(answer) == {"run", "cycle", "outcome", "counters", "message", "files"}
-    assert (answer["cycle"], answer["outcome"]) == ("hello.greet", "partial")
+    assert (answer["cycle"], answer["outcome"]) == ("hello.greet", "ok")
+    assert answer["counters"]["taken"] == 2
+    assert esclusa("run", "hello.greet", "--json").json["outcome"] == "partial"
 
 
 def test_tick_runs_what_is_due_and_exits(esclusa: RunCommand) -> None:
@@ -138,7 +140,9 @@ def test_an_undeclared_move_moves_nothing(greeted: RunCommand) -> None:
         == 0
     )
     assert greeted("show", "greetings", "grace", "--json").json["record"]["words"] == "late"
-    assert greeted("move", "greetings", "grace", "--to", "nowhere", "--yes").code == 1
+    refused = greeted("move", "greetings", "grace", "--to", "nowhere", "--yes")
+    assert refused.code == 2  # wrong usage, as any unknown name
+    assert "no state 'nowhere'; it has waiting, greeting, greeted, failed" in refused.err
 
 
 def test_dead_letters(greeted: RunCommand) -> None:

@@ -27,8 +27,7 @@ def under(every: str | None = None, **options: Any) -> Conditions:
     async def work(item: Item, at: Any) -> To:
         return To("done")
 
-    options = {"every": every} if every else {}
-    app.stage(Item, name="work", take="new", retry=Backoff(tries=None), **options)(work)
+    app.stage(Item, name="work", take="new", retry=Backoff(tries=None), every=every)(work)
     [cycle] = app.bind(app.settings()).cycles
     given = {"cycle": cycle, "paused": False, "served": True, "next_run": NOW, "pause": None}
     return Conditions(**(given | options))
