@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from support.command import CommandResult, RunCommand
 
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
+from esclusa.engine import lifecycles
 
 HEAD = """
 from esclusa import App, Backoff, Lifecycle, Record, Retry, To
@@ -183,6 +187,39 @@ def test_migrate_moves_the_records_of_renamed_states(sent: Any) -> None:
     assert "Nothing differs." in sent("renamed", "lifecycle", "diff").out
     shown = sent("renamed", "show", "letters", "a").out
     assert "the state sent is called delivered now" in shown
+
+
+@pytest.mark.parametrize("command", ["postgres"], indirect=True)
+def test_migrate_names_the_records_that_another_program_has_locked(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycles, "LOCK_WAIT", 0.01)
+    assert command("first", "migrate").code == 0
+    insert(command, "a", "x", "y")
+    for _ in range(2):  # the second drops the index of the first version
+        assert command("renamed", "migrate").code == 0
+    locked, done = threading.Event(), threading.Event()
+
+    async def lock() -> None:
+        connection = await asyncpg.connect(os.environ["ESCLUSA_STORE"])
+        await connection.execute("UPDATE letters SET status = 'new'")  # as an old worker would
+        async with connection.transaction():
+            await connection.fetch("SELECT 1 FROM letters WHERE id IN ('a', 'x') FOR UPDATE")
+            locked.set()
+            await asyncio.to_thread(done.wait, 30)
+        await connection.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(lock()))
+    thread.start()
+    assert locked.wait(30)
+    migrated = command("renamed", "migrate")
+    done.set()
+    thread.join()
+    assert migrated.code == 0, migrated.err
+    assert "letters: 2 records locked by other programs" in migrated.err
+    assert ": a, x;" in migrated.err
+    assert states(command, "renamed")["y"] == "pending"
+    assert "2 records" in command("renamed", "migrate").out
 
 
 def test_dead_letters_are_redriven_after_a_rename(sent: Any) -> None:

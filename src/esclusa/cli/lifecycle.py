@@ -113,13 +113,14 @@ async def follow(session: Session, runtime: Runtime, from_now: Sequence[str]) ->
             last = time.monotonic()
             session.note(f"{table}: {_records(moved)} renamed so far")
 
-    for table, (moved, left) in (await lifecycles.rename(session.who, progress)).items():
+    for table, result in (await lifecycles.rename(session.who, progress)).items():
         renamed = runtime.engine.kind(table).lifecycle.renamed
         names = ", ".join(f"{old} -> {new}" for old, new in renamed.items())
-        done.append(f"rename states of {table} ({names}): {_records(moved)}")
-        if left:
+        done.append(f"rename states of {table} ({names}): {_records(result.moved)}")
+        if result.left:
+            more = ", …" if result.left > len(result.names) else ""
             session.note(
-                f"{table}: {_records(left)} locked by other programs or still being written;"
-                " workers of this version move them"
+                f"{table}: {_records(result.left)} locked by other programs or still being"
+                f" written: {', '.join(result.names)}{more}; workers of this version move them"
             )
     return done

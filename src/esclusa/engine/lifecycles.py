@@ -33,8 +33,22 @@ COUNTED: Final = 100_000
 SOON, LATE = 5.0, 60.0
 # How often, and after how many seconds, `rename` tries again what other programs have locked.
 LOCK_TRIES, LOCK_WAIT = 10, 0.5
+# How many of the records that it leaves `rename` names.
+NAMED: Final = 10
 # Seconds that the end of a process waits for a batch under way.
 STOP_WAIT: Final = 5.0
+
+
+@value
+class Renamed:
+    """The records of a table that were given their present state, and those that were left.
+
+    ``names``: the ids of the first that were left.
+    """
+
+    moved: int
+    left: int
+    names: tuple[str, ...] = ()
 
 
 @value
@@ -270,7 +284,7 @@ class Lifecycles:
 
     async def rename(
         self, who: str, progress: Callable[[str, int], None] = lambda table, moved: None
-    ) -> dict[str, tuple[int, int]]:
+    ) -> dict[str, Renamed]:
         """Move all records in renamed states; return how many were moved and left, by table.
 
         Records are left if other programs keep them locked; workers move them later. Raises
@@ -303,10 +317,17 @@ class Lifecycles:
                 if moved:
                     await self._store.insert([rename_audit(kind, moved, who, self._clock.now())])
             if moved or left:
-                done[kind.table] = (moved, left)
+                names = await self._left_out(kind) if left else ()
+                done[kind.table] = Renamed(moved, left, names)
         if refused:
             raise BadRecord("; ".join(refused))
         return done
+
+    async def _left_out(self, kind: Kind) -> tuple[str, ...]:
+        """The ids of some records that are still in a renamed state."""
+        earlier = ("status", Cond("in", tuple(kind.lifecycle.renamed)))
+        page = await self._store.find(Query(kind, (earlier,), limit=NAMED))
+        return tuple(record.id for record in page.items)
 
 
 class StragglerRenamer:
