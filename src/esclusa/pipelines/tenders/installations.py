@@ -98,37 +98,31 @@ def is_new(put: Inserted | Duplicate, former: DeviceInstallation | None) -> bool
     return isinstance(put, Inserted) or (former is not None and former.invalid_reason == DELETED)
 
 
-async def wake_quiet(
-    records: Any, installation_id: str, before: NotificationPreferences | None, who: str
-) -> int:
-    """Make the deliveries due that the former quiet hours of a device hold; return how many.
-
-    A delivery whose new quiet hours hold it too waits again.
-    """
-    if before is None or not before.quiet_hours:
-        return 0
-    woken = 0
-    for state in ("pending", "retryable"):
-        where = {"installation_id": installation_id, "status": state, "due_at": not_null}
-        async for delivery in records.each(Delivery, where):
-            due = delivery.due_at
-            with suppress(LookupError, TypeError, ValueError, OSError):
-                if due == quiet_until(before.quiet_hours, due - timedelta(minutes=1)):
-                    woken += await records.edit(
-                        Delivery, delivery.id, among=[state], who=who, reason="quiet hours changed"
-                    )
-    return woken
-
-
 async def wake_changed(
     records: Any,
     before: NotificationPreferences | None,
     hours: dict[str, str] | None,
     who: str,
 ) -> None:
-    """Make the deliveries due that quiet hours held which have changed to ``hours``."""
-    if before is not None and before.quiet_hours != hours:
-        await wake_quiet(records, before.installation_id, before, who)
+    """Make the deliveries due that quiet hours hold which have changed to ``hours``.
+
+    A delivery whose new quiet hours hold it too waits again.
+    """
+    if before is None or not before.quiet_hours or before.quiet_hours == hours:
+        return
+    for state in ("pending", "retryable"):
+        where = {
+            "installation_id": before.installation_id,
+            "status": state,
+            "due_at": not_null,
+        }
+        async for delivery in records.each(Delivery, where):
+            due = delivery.due_at
+            with suppress(LookupError, TypeError, ValueError, OSError):
+                if due == quiet_until(before.quiet_hours, due - timedelta(minutes=1)):
+                    await records.edit(
+                        Delivery, delivery.id, among=[state], who=who, reason="quiet hours changed"
+                    )
 
 
 def _ended(now: datetime, reason: str) -> dict[str, Any]:
