@@ -52,7 +52,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 # The module of each command.
 COMMANDS = {name: module for module, names in GROUPS.values() for name in names} | {
-    "reference": "reference"
+    "dead-letters": "dead_letters",
+    "reference": "reference",
 }
 
 
