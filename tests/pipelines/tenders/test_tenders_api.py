@@ -89,6 +89,7 @@ async def test_a_device_registers_and_registers_again(trial: TendersTrial, place
         "quiet_hours": None,
         "types": [],
         "events": [],
+        "digest": None,
         "daily_cap": None,
     }
     assert len(await place.rows("device_installations", "installation_id")) == 1
