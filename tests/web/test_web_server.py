@@ -117,6 +117,7 @@ def test_every_error_has_a_problem() -> None:
     arguments: dict[type, tuple[Any, ...]] = {
         errors.SettingsError: ("x", ["SOME_KEY is missing"]),
         errors.FaultsError: ("x", ["y"]),
+        errors.UnknownState: ("x", "a", ["b"]),
         errors.UndeclaredMove: ("x", "a", "b", ["c"]),
         errors.UndeclaredState: ("x", "a", "t"),
     }
@@ -132,6 +133,7 @@ def test_every_error_has_a_problem() -> None:
     assert {n for n, s in status.items() if s == 404} == {"NotFound", "ArtifactMissing"}
     assert {n for n, s in status.items() if s == 409} == {
         "UndeclaredMove",
+        "UnknownState",
         "UndeclaredEffect",
         "UndeclaredState",
         "AlreadyRunning",
