@@ -14,8 +14,6 @@ CHILE = "America/Santiago"
 BATCH = 60
 # Seconds after its turn in the pace until a request must have reached Expo.
 EXPO_LATE = 0.1
-# Requests that may be sent at once.
-EXPO_BURST = 5
 
 
 class TendersSettings(BaseModel):
@@ -289,11 +287,8 @@ class TendersSettings(BaseModel):
 
     @property
     def expo_budget(self) -> Budget:
-        """The pace of messages. A request may be late on its way.
-
-        After a stall, a few requests at once make up for lost turns.
-        """
-        burst = min(self.expo_rate, EXPO_BURST * self.expo_request)
+        """The pace of messages: one request at a time, which may be late on its way."""
+        burst = min(self.expo_rate, self.expo_request)
         return Budget("expo", Rate(self.expo_rate, "second", burst=burst, late=EXPO_LATE))
 
     @property
