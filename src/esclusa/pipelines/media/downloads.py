@@ -247,16 +247,12 @@ async def run_downloads(run: RunContext) -> None:
     urgent = await _urgent(run, settings)
     for start in range(0, len(urgent), settings.concurrency):
         ids = urgent[start : start + settings.concurrency]
-        if not run.stopping and _room(run) != 0:
-            await run.drain("download", limit=_room(run), where={"id": one_of(*ids)})
+        if not run.stopping:
+            await run.drain("download", where={"id": one_of(*ids)})
     for stage in ("download", "pictures"):
-        if not run.stopping and _room(run) != 0:
-            await run.drain(stage, limit=_room(run))
+        if not run.stopping:
+            await run.drain(stage)
     await deliveries.prune(run)
-
-
-def _room(run: RunContext) -> int | None:
-    return None if run.limit is None else max(0, run.limit - run.counters["taken"])
 
 
 async def _urgent(run: RunContext, settings: MediaSettings) -> list[str]:
