@@ -123,11 +123,15 @@ class AlertLog:
             if self._waiting.get(key) is report:
                 await self._report(key, report)
 
-    async def close(self) -> None:
-        """Wait for the reports under way."""
+    async def flush(self) -> None:
+        """Wait for the reports under way, for a short time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(2.0):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Wait for the reports under way, then end them."""
+        await self.flush()
         await end_tasks(*self._tasks)
 
     def _known(self, key: AlertKey) -> bool:

@@ -10,8 +10,9 @@ class Options:
     """Seconds and sizes that apply to every stage.
 
     ``lease``: how long a claim holds a record unless the stage sets its own. ``poll``: between two
-    claims of an idle stage. ``grace``: what handlers have to end after a stop. ``prefetch``: the
-    most records that one stage claims ahead. ``settle_batch``: the most settlements in one
+    claims of an idle stage. ``grace``: what handlers have to end after a stop. ``run_wait``: how
+    long a run waits for its budget or its stage; if that takes longer, the run ends. ``prefetch``:
+    the most records that one stage claims ahead. ``settle_batch``: the most settlements in one
     transaction. ``lifespan``: what a pipeline's lifespan has to open. ``store_wait``: how long a
     start waits for a store that is not ready.
 
@@ -28,6 +29,7 @@ class Options:
     lease: float = 60.0
     poll: float = 1.0
     grace: float = 20.0
+    run_wait: float = 10.0
     lifespan: float = 30.0
     store_wait: float = 0.0
     prefetch: int = 4000

@@ -30,8 +30,6 @@ from esclusa.ports.telemetry import Telemetry
 
 # Seconds of work that may be claimed ahead: enough to hide a claim's round trip.
 LEAD = 0.1
-# Seconds that a run waits for its budget or its stage; if it takes longer, the run ends.
-RUN_WAIT = 10.0
 
 
 class StageWorker:
@@ -228,7 +226,7 @@ class StageWorker:
         await self._refund()
         if self.inflight > self._settler.aside:
             await self._progress()
-        elif self._forever or left <= RUN_WAIT:
+        elif self._forever or left <= self._options.run_wait:
             await wait_at_most(min(self._options.poll, max(0.005, left)), self._woken)
         else:
             values = {"stage": pause.stage, "until": pause.due_at, "why": load(pause.reason)}
@@ -242,7 +240,7 @@ class StageWorker:
         Return -1 to claim again, 0 when nothing more can be claimed.
         """
         left = (denied.until - self._clock.now()).total_seconds()
-        if self._forever or left <= RUN_WAIT:
+        if self._forever or left <= self._options.run_wait:
             await wait_at_most(min(30.0, max(0.005, left)), self._woken)
             return -1
         if self.inflight > self._settler.aside:

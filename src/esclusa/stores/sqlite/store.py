@@ -57,6 +57,9 @@ from esclusa.stores.sqlite.transaction import CompiledKinds, Transaction
 
 T = TypeVar("T")
 
+# The path of a database in memory, which ends with its store. For tests: one process, one store.
+MEMORY = ":memory:"
+
 
 def uuid7() -> str:
     """Return a version 7 UUID (RFC 9562): time comes first, so new rows are index neighbours."""
@@ -86,6 +89,7 @@ class SqliteStore:
     ) -> None:
         self.path = Path(path)
         self.url = f"sqlite:///{self.path}"
+        self._in_memory = str(path) == MEMORY
         self.clock_offset = clock_offset
         self._new_id = new_id
         self._busy = busy
@@ -106,13 +110,16 @@ class SqliteStore:
 
     def _make_threads(self) -> None:
         self._writer = ConnectionThread(self.path, "writer", self._busy)
+        if self._in_memory:  # only one connection sees the database
+            self._reader = self._counter = self._writer
+            return
         self._reader = ConnectionThread(self.path, "reader", self._busy)
         self._counter = ConnectionThread(self.path, "counter", self._busy, cache=4)
 
     async def open(self) -> None:
         self._make_threads()
         try:
-            for thread in (self._writer, self._reader, self._counter):
+            for thread in dict.fromkeys((self._writer, self._reader, self._counter)):
                 await thread.open()
         except BaseException:
             await self._close_threads()
@@ -139,8 +146,8 @@ class SqliteStore:
         faults = [text("store_damaged", store=self.path, why=why) for why in met]
         if self._writer.read_only:
             faults.append(text("store_read_only", store=self.path))
-        if not seconds:
-            return StoreFaults(tuple(faults), complete=False)
+        if not seconds or self._in_memory:
+            return StoreFaults(tuple(faults), complete=self._in_memory)
         thread = ConnectionThread(self.path, "check", self._busy, cache=4)
         await thread.open()
         try:
@@ -227,6 +234,10 @@ class SqliteStore:
 
     async def _pages(self, scan: Callable[[apsw.Connection], Iterator[T]]) -> AsyncIterator[T]:
         """Yield pages from one snapshot, on a connection of their own."""
+        if self._in_memory:  # there is no other connection, so the snapshot is read at once
+            for whole in await self._reader.call(lambda c: list(scan(c))):
+                yield whole
+            return
         thread = ConnectionThread(self.path, "scan", self._busy)
         await thread.open()
         try:

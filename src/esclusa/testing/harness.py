@@ -1,0 +1,438 @@
+"""The harness: a worker in the test's own process, whose time, handlers and death a test controls.
+
+Nothing sleeps: a retry, a ``Wait``, a lease or a deadline comes due when the test skips the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast, overload
+
+from pydantic import BaseModel
+
+from esclusa.artifacts.local import LocalArtifacts
+from esclusa.engine.engine import Engine
+from esclusa.engine.operations import Operations
+from esclusa.engine.options import Options
+from esclusa.engine.records import Records
+from esclusa.engine.runs import RunContext
+from esclusa.model import duration
+from esclusa.model.budget import Budget, Denied
+from esclusa.model.effects import Effect
+from esclusa.model.errors import NotFound
+from esclusa.model.kind import Ref
+from esclusa.model.pipeline import App
+from esclusa.model.plan import Plan
+from esclusa.model.record import Record
+from esclusa.model.settlement import Step
+from esclusa.model.system_records import Alert, DeadLetter, Message
+from esclusa.ports.artifacts import Artifacts
+from esclusa.ports.store import Store
+from esclusa.testing.databases import MEMORY, open_database
+from esclusa.testing.faults import FaultLog
+from esclusa.testing.handlers import POINTS, Call, Handlers, PlannedCalls, Point, StandIn
+from esclusa.testing.run_due import DueRuns
+from esclusa.testing.worker_store import WorkerStore
+
+R = TypeVar("R", bound=Record)
+Length = str | float | timedelta
+
+# The lease of the test's worker: how long the records of a killed one are held.
+LEASE = timedelta(seconds=60)
+# Who moves records in the history.
+WHO = "test"
+
+
+class Harness:
+    """A pipeline under test: ``async with Harness(app) as h:``.
+
+    settings: of the pipeline, as an object or as values by name. store: ``memory`` or the URL of a
+    server, see ``open_database``. now: the time at which the test begins; by default the present.
+    context: what handlers get as ``at.context``, instead of what the lifespan yields.
+    raise_faults: whether ``run_due`` and ``run`` raise HandlerFaults when a handler's own code is
+    wrong: an undeclared move or field, no answer, a TypeError. seed: of the retries' jitter.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        settings: BaseModel | Mapping[str, Any] | None = None,
+        store: str = MEMORY,
+        now: datetime | None = None,
+        context: Any = None,
+        raise_faults: bool = True,
+        seed: int = 1,
+    ) -> None:
+        if now is not None and now.tzinfo is None:
+            raise ValueError("Harness: now needs a time zone, such as datetime(…, tzinfo=UTC)")
+        self.app = app
+        # The effects of all settlements so far, in order, dead letters and messages included.
+        self.effects: list[Effect] = []
+        self._given_settings = settings
+        self._url = store
+        self._start = now
+        self._context = context
+        self._raise_faults = raise_faults
+        self._rng = Random(seed)
+        self._faults = FaultLog()
+        self._handlers = Handlers(self._faults, self._die)
+        self._stack = AsyncExitStack()
+        self._worker = AsyncExitStack()
+        self._workers = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: Engine | None = None
+        self._store: Store | None = None
+        self._artifacts: Artifacts | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+        self._engine = None
+        if error is None and (unmet := self._handlers.unmet()):
+            raise AssertionError("some calls were not made:" + "".join(f"\n  - {u}" for u in unmet))
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self._loop = asyncio.get_running_loop()
+        begun = datetime.now(UTC)
+        offset = 0.0 if self._start is None else (self._start - begun).total_seconds()
+        self._store = await stack.enter_async_context(open_database(self._url, clock_offset=offset))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="esclusa-test-"))
+        self._artifacts = LocalArtifacts(folder, durable=False)
+        await self._artifacts.open()
+        stack.push_async_callback(self._artifacts.close)
+        engine = self._new_engine()
+        await self._store.migrate(engine.all_kinds, engine.all_stages, foreign=True)
+        self._engine = engine
+        stack.push_async_callback(self._stop_worker)
+        await self._start_worker(engine)
+
+    # the worker
+
+    def _new_engine(self) -> Engine:
+        assert self._store is not None
+        assert self._artifacts is not None
+        self._workers += 1
+        worker_store = WorkerStore(self._store, self._handlers, self._faults, self.effects)
+        return Engine(
+            cast("Store", worker_store),
+            [self._plan()],
+            self._artifacts,
+            options=Options(lease=LEASE.total_seconds(), grace=1.0, run_wait=0.0),
+            worker=f"{WHO}-{self._workers}",
+            rng=self._rng,
+        )
+
+    def _plan(self) -> Plan:
+        """The pipeline with its settings, and with handlers that the test controls."""
+        app, given = self.app, self._given_settings
+        if self._context is not None:
+            app = replace(app, lifespan_=self._lifespan)
+        settings = given if isinstance(given, BaseModel) else app.settings(**(given or {}))
+        plan = app.bind(settings)
+        stages = {stage.name: self._handlers.wrapped(stage) for stage in plan.stages}
+        cycles = tuple(
+            replace(cycle, stages=tuple(stages[stage.name] for stage in cycle.stages))
+            for cycle in plan.cycles
+        )
+        return replace(plan, stages=tuple(stages.values()), cycles=cycles)
+
+    @asynccontextmanager
+    async def _lifespan(self, settings: Any) -> AsyncIterator[Any]:
+        yield self._context
+
+    async def _start_worker(self, engine: Engine) -> None:
+        self._engine, self._worker = engine, AsyncExitStack()
+        await self._worker.enter_async_context(engine.running())
+
+    async def _stop_worker(self) -> None:
+        await self._worker.aclose()
+
+    def _die(self) -> None:
+        """Kill the worker: nothing that it sends from now on is written. Called from any thread."""
+        assert self._engine is not None
+        assert self._loop is not None
+        cast("WorkerStore", self._engine.store).dead = True
+        self._loop.call_soon_threadsafe(self._engine.abort)
+
+    @property
+    def _killed(self) -> bool:
+        return cast("WorkerStore", self.engine.store).dead
+
+    async def _replace_killed(self) -> None:
+        """Another worker takes the place of the one that was killed."""
+        if self._killed:
+            await self._stop_worker()
+            await self._start_worker(self._new_engine())
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the worker; another one after a kill."""
+        if self._engine is None:
+            raise RuntimeError("the harness is not open: async with Harness(app) as h: …")
+        return self._engine
+
+    @property
+    def records(self) -> Records:
+        """The records, as handlers and routes use them."""
+        return self.engine.records
+
+    @property
+    def operations(self) -> Operations:
+        """What an operator can do."""
+        return self.engine.operations(WHO)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The files that handlers keep, in a folder that ends with the test."""
+        assert self._artifacts is not None
+        return self._artifacts
+
+    # drive
+
+    async def insert(self, record: R) -> R:
+        """Add a record, and return it as it is stored. A record whose key exists stays."""
+        [stored] = await self.insert_all([record])
+        return stored
+
+    async def insert_all(self, records: Sequence[R]) -> list[R]:
+        """Add records in one transaction, and return them as they are stored."""
+        if not records:
+            return []
+        answers = await self.records.insert(records)
+        return [
+            await self.record(type(record), answer.id)
+            for record, answer in zip(records, answers, strict=True)
+        ]
+
+    async def run_due(self) -> list[RunContext]:
+        """Handle every record that is due, until nothing is; return the runs.
+
+        A record is handled whatever the schedule of its cycle. A cycle with a function of its own
+        runs if its slot has come. If the worker is killed, the rest is left to the next call.
+        """
+        runs = await DueRuns(self.engine, lambda: self._killed).run()
+        await self._after_runs()
+        return runs
+
+    async def run(
+        self, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None
+    ) -> RunContext:
+        """Run a cycle now, as ``esclusa run`` does. Its name is with or without the pipeline's."""
+        names = self.engine.cycles
+        full = cycle if cycle in names else f"{self.app.name}.{cycle}"
+        run = await self.engine.run_cycle(full, limit=limit, params=params)
+        await self._after_runs()
+        return run
+
+    async def run_until_idle(self, within: Length = "30d") -> list[RunContext]:
+        """Handle what is due and skip to what is due next, until nothing is due within this time.
+
+        So retries, waits and deadlines take place in their order.
+        """
+        end = self.now + timedelta(seconds=duration.seconds(within))
+        runs = await self.run_due()
+        while (moment := await DueRuns(self.engine, lambda: False).next_due(end)) is not None:
+            await self.skip(max(moment - self.now, timedelta()) + timedelta(milliseconds=1))
+            runs += await self.run_due()
+        return runs
+
+    async def _after_runs(self) -> None:
+        await self.engine.alerts.flush()
+        await self._replace_killed()
+        if self._raise_faults:
+            self._faults.check()
+
+    async def skip(
+        self,
+        length: Length = 0,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+    ) -> datetime:
+        """Let so much time pass at once, ``"2d"`` or ``days=2``; return the time that it is then.
+
+        Nothing is handled meanwhile: call ``run_due``.
+        """
+        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        passed = duration.seconds(length) + duration.seconds(more)
+        store: Any = self._store
+        store.clock_offset += passed
+        return await self.engine.clock.sync()
+
+    async def skip_lease(self) -> datetime:
+        """Let the leases of a killed worker expire, so that another one takes its records."""
+        longest = max((stage.lease or 0 for stage in self.engine.stages.values()), default=0)
+        return await self.skip(max(LEASE.total_seconds(), longest) + 1)
+
+    @property
+    def now(self) -> datetime:
+        """The store's time."""
+        return self.engine.clock.now()
+
+    async def move(self, record: Record, to: str, *, reason: str = WHO, **fields: Any) -> None:
+        """Move a record as an operator does. Raises UndeclaredMove."""
+        acted = await self.operations.move(
+            record.kind.table, to, ids=[record.id], reason=reason, fields=fields
+        )
+        if not acted.moved:
+            raise AssertionError(f"{record.ref} was not moved to {to}: {await self.why(record)}")
+
+    async def retry(self, record: Record, *, reason: str = WHO) -> None:
+        """Send an exhausted record back to its stage, as an operator does."""
+        acted = await self.operations.retry(record.kind.table, ids=[record.id], reason=reason)
+        if not acted.moved:
+            raise AssertionError(f"{record.ref} cannot be retried: {await self.why(record)}")
+
+    async def spend(self, budget: str | Budget, units: int | None = None) -> None:
+        """Use up units of a budget; by default all that are left in its narrowest window."""
+        found = self.engine.registry.budget(budget) if isinstance(budget, str) else budget
+        store = self.engine.store
+        if units is None:
+            units = min(window.left for window in await store.usage(found))
+        if units and isinstance(await store.spend(found, units, WHO, least=units), Denied):
+            raise AssertionError(f"the budget {found.name} does not have {units} units left")
+
+    # what handlers do
+
+    def fail(
+        self, with_: BaseException, *, stage: str | None = None, call: int = 1, times: int = 1
+    ) -> None:
+        """Let a coming call of a handler raise this: the third with ``call=3``, then ``times``.
+
+        The handler itself is not called. stage: only its calls count; by default those of all.
+        """
+        planned = PlannedCalls(f"fail({with_!r})", self._stage(stage), call, times, error=with_)
+        self._handlers.plan(planned)
+
+    def answer(
+        self, answer: StandIn, *, stage: str | None = None, call: int = 1, times: int | None = None
+    ) -> None:
+        """Answer this instead of a handler, from the coming call on, or only ``times``.
+
+        answer: an outcome, or a function that takes what the handler takes. The last one given
+        counts.
+        """
+        planned = PlannedCalls("answer", self._stage(stage), call, times, stand_in=answer)
+        self._handlers.plan(planned)
+
+    def kill(self, at: Point, *, stage: str | None = None, call: int = 1) -> None:
+        """Kill the worker at this point of a coming call: it settles nothing more.
+
+        Its records stay held until their leases expire (``skip_lease``); then another worker takes
+        them. ``before_handler``: they are claimed. ``after_save``: ``at.save`` was written.
+        ``after_handler``: the handler has answered. ``after_settle``: the outcome was written.
+        """
+        if at not in POINTS:
+            raise ValueError(f"kill: {at!r} is none of the points {', '.join(POINTS)}")
+        self._handlers.plan(PlannedCalls(f"kill({at!r})", self._stage(stage), call, 1, point=at))
+
+    def _stage(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        return self.engine.registry.stage(name, pipeline=self.app.name).name
+
+    # look
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of handlers so far, in order."""
+        return self._handlers.calls
+
+    @overload
+    async def record(self, record: R, /) -> R: ...
+    @overload
+    async def record(self, record: type[R], /, *key: Any) -> R: ...
+    async def record(self, record: Any, /, *key: Any) -> Any:
+        """The record as it is stored now: of one that was stored, or by its id or key.
+
+        Raises NotFound.
+        """
+        kind = type(record) if isinstance(record, Record) else record
+        if isinstance(record, Record):
+            found: Record | None = await self.records.get(kind, record.id)
+        else:
+            found = await self.records.get(kind, *key) or await self._by_key(kind, key)
+        if found is None:
+            listed = ", ".join(map(str, key or (record.id,)))
+            raise NotFound(f"{kind.kind.table}: there is no record {listed}")
+        return found
+
+    async def _by_key(self, kind: type[Record], key: tuple[Any, ...]) -> Record | None:
+        usable = len(key) == len(kind.kind.key)
+        return await self.records.by_key(kind, *key) if usable else None
+
+    async def all_records(self, kind: type[R], **where: Any) -> list[R]:
+        """The records of a kind that match, by id."""
+        return [record async for record in self.records.each(kind, where)]
+
+    async def history(self, record: Record) -> list[Step]:
+        """The moves of a record, oldest first."""
+        return await self.engine.store.history(Ref(record.kind, record.id))
+
+    async def path(self, record: Record) -> list[str]:
+        """The states that a record has been in, in order, without waits and retries in a state."""
+        moves = [step for step in await self.history(record) if step.frm != step.to]
+        return [moves[0].frm, *(step.to for step in moves)] if moves else [record.kind.initial]
+
+    async def dead_letters(self) -> list[DeadLetter]:
+        """The dead letters that are open."""
+        return await self.all_records(DeadLetter, status="open")
+
+    async def messages(self, topic: str | None = None) -> list[Message]:
+        """The messages that were published, of one topic or all, in the order of their creation."""
+        where = {} if topic is None else {"topic": topic}
+        return [message async for message in self.records.each(Message, where)]
+
+    async def alerts(self) -> list[Alert]:
+        """The alerts that are open, judged now."""
+        await self.engine.judge.judge()
+        await self.engine.alerts.flush()
+        return await self.all_records(Alert, status="raised")
+
+    async def why(self, record: Record) -> str:
+        """Why the record is not moving."""
+        answer = await self.engine.read_model().why(record.kind.table, record.id)
+        reasons = [r for r in answer.reasons if r.code != "no_worker"]
+        return "; ".join(str(reason.text) for reason in reasons)
+
+    async def assert_state(self, record: R, state: str, **fields: Any) -> R:
+        """Assert that the record is in this state, with these fields; return it as it is stored.
+
+        The failure says why the record is where it is.
+        """
+        found = await self.record(record)
+        if state not in found.kind.lifecycle.states:
+            states = ", ".join(found.kind.lifecycle.states)
+            raise AssertionError(f"{found.kind.table} has no state {state!r}; it has {states}")
+        wrong = [
+            f"{name} is {getattr(found, name)!r}, not {value!r}"
+            for name, value in {"status": state, **fields}.items()
+            if getattr(found, name) != value
+        ]
+        if wrong:
+            path = " -> ".join(await self.path(found))
+            raise AssertionError(
+                f"{found.ref}: {'; '.join(wrong)}\n  why: {await self.why(found)}"
+                f"\n  path: {path}\n  last error: {found.last_error or 'none'}"
+            )
+        return found
