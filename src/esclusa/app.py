@@ -17,6 +17,7 @@ from esclusa.model.errors import EsclusaError, SettingsError, StartStopped
 
 if TYPE_CHECKING:
     from esclusa.engine.alerts import AlertSink
+    from esclusa.model.system_records import Alert
     from esclusa.ports.store import Store
     from esclusa.ports.telemetry import Telemetry
     from esclusa.runtime import Runtime
@@ -218,14 +219,26 @@ async def _spare_store(settings: Settings) -> AsyncIterator[tuple[Store, AlertSi
 
 
 def _alert_sink(settings: Settings, stack: AsyncExitStack) -> AlertSink | None:
-    """What posts alerts to the webhook of the settings."""
-    if settings.alert_webhook is None:
-        return None
-    from esclusa.observability.alerts import AlertWebhook
+    """What delivers alerts to the webhook and the apprise URLs of the settings."""
+    from esclusa.observability.alerts import AlertDelivery, AlertWebhook
 
-    webhook = AlertWebhook(settings.alert_webhook.get_secret_value())
-    stack.push_async_callback(webhook.close)
-    return webhook.send
+    deliveries: list[AlertDelivery] = []
+    if settings.alert_webhook is not None:
+        deliveries.append(AlertWebhook(settings.alert_webhook.get_secret_value()))
+    if settings.alert_urls:
+        from esclusa.observability.apprise_alerts import apprise_deliveries
+
+        deliveries += apprise_deliveries([url.get_secret_value() for url in settings.alert_urls])
+    if not deliveries:
+        return None
+    for delivery in deliveries:
+        stack.push_async_callback(delivery.close)
+
+    async def send(alert: Alert) -> None:
+        for delivery in deliveries:
+            await delivery.send(alert)
+
+    return send
 
 
 async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry, AlertSink | None]:

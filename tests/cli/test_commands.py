@@ -166,7 +166,9 @@ def test_dead_letters(greeted: RunCommand) -> None:
 
 
 def test_pause_and_resume(greeted: RunCommand) -> None:
-    assert greeted("pause", "hello.greet").code == 0
+    assert greeted("pause", "hello.greet", "--reason", "maintenance").code == 0
+    assert "maintenance" in greeted("cycles", "--wide").out
+    assert "paused by" in greeted("status", "--wide").out
     assert greeted("cycles", "--json").json["items"][0]["state"] == "paused"
     blocked = greeted("run", "hello.greet")
     assert blocked.code == 1

@@ -66,11 +66,14 @@ async def test_a_running_cycle_is_not_started_again(shop: Client) -> None:
 async def test_pause_and_resume(shop: Client) -> None:
     paused = (await shop.post("/api/cycles/shop.stock/pause", {"reason": "inventory"})).json
     assert (paused["cycle"], paused["state"]) == ("shop.stock", "paused")
+    assert (paused["pause"]["by"], paused["pause"]["reason"]) == ("api", "inventory")
+    assert paused["pause"]["since"] is not None
     assert (await shop.post("/api/cycles/shop.stock/pause")).json["state"] == "paused"
     assert (
         "resume it first" in (await shop.post("/api/cycles/shop.stock/run")).problem(409)["detail"]
     )
-    assert (await shop.post("/api/cycles/shop.stock/resume")).json["state"] == "idle"
+    resumed = (await shop.post("/api/cycles/shop.stock/resume")).json
+    assert (resumed["state"], resumed["pause"]) == ("idle", None)
     assert (await shop.post("/api/cycles/shop.stock/run")).json["outcome"] == "ok"
     for verb in ("run", "pause", "resume"):
         assert (
@@ -233,3 +236,28 @@ async def test_search_finds_ids_that_continue_with_any_character(shop: Client) -
     [found] = (await shop.get("/api/search?q=plan-")).json["items"]
     assert {item["id"] for item in found["items"]} == {"plan-b", "plan-\uffff", "plan-\U0001f6a2"}
     assert "3 records" in (await shop.get("/console/records/sheets?q=plan-")).text
+
+
+async def test_a_run_shows_what_it_moved_and_its_usual_duration(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1"}, {"shop": "a", "code": "2", "note": "bad"})
+    ids = {item["id"] for item in (await shop.get("/api/records/items")).json["items"]}
+    run = (await shop.post("/api/cycles/shop.stock/run")).json["run"]
+    found = (await shop.get(f"/api/runs/{run}")).json
+    moved = {(m["result"], m["to"]): (m["table"], m["count"], m["ids"]) for m in found["moves"]}
+    assert {id for _, _, newest in moved.values() for id in newest} == ids
+    assert {result for result, _ in moved} == {"moved", "exhausted"}
+    assert found["usual_seconds"] is None  # too few runs
+    for n in range(3, 7):
+        await shop.add({"shop": "a", "code": str(n)})
+        await shop.post("/api/cycles/shop.stock/run")
+    assert (await shop.get(f"/api/runs/{run}")).json["usual_seconds"] >= 0
+
+
+async def test_why_says_who_paused_the_cycle(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "7"})
+    [id] = [item["id"] for item in (await shop.get("/api/records/items")).json["items"]]
+    await shop.post("/api/cycles/shop.work/pause", {"reason": "inventory"})
+    reasons = (await shop.get(f"/api/records/items/{id}/why")).json["reasons"]
+    [paused] = [reason["text"] for reason in reasons if reason["code"] == "paused"]
+    assert paused.startswith("cycle shop.work was paused by api at 20")
+    assert ": inventory; resume it with 'esclusa resume shop.work'" in paused

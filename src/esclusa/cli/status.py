@@ -154,9 +154,17 @@ def cycle_rows(cycles: list[dict[str, Any]], now: datetime) -> list[list[Any]]:
             c["cycle"],
             c["state"],
             c["schedule"],
-            "-" if c["state"] == "paused" else ago(c["next"], now),
+            _pause(c["pause"], now) if c["state"] == "paused" else ago(c["next"], now),
             ago((c["last"] or {}).get("started_at"), now),
             (c["last"] or {}).get("status"),
         ]
         for c in cycles
     ]
+
+
+def _pause(pause: dict[str, Any] | None, now: datetime) -> str:
+    """Who paused a cycle, when and why, as far as that is known."""
+    if pause is None or pause["by"] is None:
+        return "when resumed"
+    why = f": {pause['reason']}" if pause["reason"] else ""
+    return f"when resumed (paused by {pause['by']} {ago(pause['since'], now)}{why})"

@@ -290,9 +290,19 @@ class Operations(AuditedOperations):
             raise NotFound(text("cycle_never_started", cycle=cycle))
         if record.status == to or record.status not in frm:  # already paused, or not paused
             return
-        until = found.schedule.next_after(self._clock.now()) if to == "idle" else None
+        now, pauses = self._clock.now(), to == "paused"
+        until = None if pauses else found.schedule.next_after(now)
+        fields = {
+            "paused_by": self.who if pauses else None,
+            "paused_at": now if pauses else None,
+            "paused_reason": reason if pauses else None,
+        }
         verdict = await self._store.settle(
-            [Settlement(record.ref, to, frm, None, until=until, who=self.who, reason=reason)]
+            [
+                Settlement(
+                    record.ref, to, frm, None, fields, until=until, who=self.who, reason=reason
+                )
+            ]
         )
         if isinstance(verdict[0], Locked):
             raise StoreConflict(verdict[0].why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 
 from esclusa.engine import read_shapes as shapes
@@ -29,6 +30,8 @@ from esclusa.model.system_records import (
     Run,
 )
 
+# The latest runs of a cycle from which its usual duration is taken.
+USUAL_RUNS = 50
 # The most related records of one relation.
 RELATED = 20
 # The most leases of one stage.
@@ -161,6 +164,33 @@ class ReadModel(RecordReader):
         return await self.records(
             Run.kind.table, where, order="-started_at", limit=limit, after=after
         )
+
+    async def usual_seconds(self, run: Run) -> float | None:
+        """The median duration of the cycle's other runs that ended ok and had work.
+
+        None if fewer than three of the latest are known.
+        """
+        page = await self._records.find(
+            Run, {"cycle": run.cycle}, order="-started_at", limit=USUAL_RUNS
+        )
+        times = [
+            other.duration_ms / 1000
+            for other in page.items
+            if other.id != run.id
+            and other.status == "ok"
+            and other.duration_ms is not None
+            and any((other.counters or {}).values())
+        ]
+        return round(median(times), 3) if len(times) >= 3 else None
+
+    async def alerts_of_run(self, run: Run) -> list[Alert]:
+        """The alerts, of the newest hundred, that name the run as their cause."""
+        page = await self.alerts(limit=100)
+        return [
+            alert
+            for alert in page.items
+            if isinstance(alert, Alert) and (alert.details or {}).get("run") == run.id
+        ]
 
     # budgets, dead letters, alerts, workers, archives
 

@@ -231,8 +231,18 @@ def cycle_shape(
         "schedule": str(cycle.schedule),
         "singleton": cycle.singleton,
         "state": "paused" if paused else "running" if running else "idle",
+        "pause": _cycle_pause(record) if paused and record is not None else None,
         "next": next_slot(cycle, record, now),
         "last": last.kind.as_json(readable(last)) if last else None,
+    }
+
+
+def _cycle_pause(record: CycleRecord) -> dict[str, Any]:
+    """Who paused the cycle, when and why; null values if an earlier version did."""
+    return {
+        "by": record.paused_by,
+        "since": record.paused_at,
+        "reason": record.paused_reason or "",
     }
 
 

@@ -16,6 +16,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.options import Options
 from esclusa.engine.records import Records
 from esclusa.engine.run_files import RunFiles
+from esclusa.engine.run_moves import RunMoves
 from esclusa.engine.settler import Settler
 from esclusa.model.budget import Budget, BudgetEmpty, Denied, Per, WindowUse
 from esclusa.model.kind import Ref
@@ -74,6 +75,7 @@ class RunContext:
     params: dict[str, Any] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
     written: Counter[str] = field(default_factory=Counter)
+    moves: RunMoves = field(default_factory=RunMoves)
     outcome: RunOutcome = "ok"
     message: str | None = None
     halted: bool = False
@@ -379,7 +381,11 @@ class RunLog:
                 Ref(Run.kind, r.id),
                 0,
                 self._options.lease,
-                {"counters": r.named_counters, "files": list(r.files)},
+                {
+                    "counters": r.named_counters,
+                    "moves": r.moves.as_json(),
+                    "files": list(r.files),
+                },
             )
             for r in self._open.values()
         ]
@@ -394,6 +400,7 @@ class RunLog:
         self._open.pop(run.id, None)
         fields = {
             "counters": run.named_counters,
+            "moves": run.moves.as_json(),
             "message": run.message and dump(run.message),
             "files": list(run.files),
             "finished_at": self._clock.now(),

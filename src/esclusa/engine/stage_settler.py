@@ -225,6 +225,11 @@ class StageSettler:
             run.counters[name] += len(ended)
         else:
             run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
+        if name not in ("lost", "given_back") and not self._stage.kind.system:
+            for held, settlement in ended:
+                if settlement is not None:
+                    taken, to = held.lease.taken, settlement.to
+                    run.moves.add(held.ref.kind.table, name, taken, to, held.ref.id)
         if name in FAILED:
             run.failed_again += sum(held.lease.attempt > 1 for held, _ in ended)
         if name == "exhausted":

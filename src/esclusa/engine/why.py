@@ -249,9 +249,19 @@ def _pause_reason(pause: StagePause) -> Reason:
     return Reason("stage_paused", text(code, **values), pause.due_at)
 
 
+def _paused(record: CycleRecord) -> Text:
+    """Who paused the cycle, when and why, as far as that is known."""
+    if record.paused_by is None:
+        return text("why_paused", cycle=record.cycle)
+    values = {"cycle": record.cycle, "who": record.paused_by, "at": record.paused_at}
+    if not record.paused_reason:
+        return text("why_paused_by", **values)
+    return text("why_paused_because", **values, why=record.paused_reason)
+
+
 def _cycle_reasons(cycle: Cycle, record: CycleRecord | None, now: datetime) -> list[Reason]:
     if record is not None and record.status == "paused":
-        return [Reason("paused", text("why_paused", cycle=cycle.name))]
+        return [Reason("paused", _paused(record))]
     if isinstance(cycle.schedule, Always):
         return []
     if isinstance(cycle.schedule, Manual):

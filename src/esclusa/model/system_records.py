@@ -67,7 +67,10 @@ class Run(
     history=False,
     index=[("cycle", "-started_at"), ("-started_at",)],
 ):
-    """One run of a cycle, leased by its worker: if the worker dies, the run ends as an error."""
+    """One run of a cycle, leased by its worker: if the worker dies, the run ends as an error.
+
+    ``moves``: what its stages did with records, and the newest of them (engine/run_moves.py).
+    """
 
     cycle: str
     slot: str
@@ -76,6 +79,7 @@ class Run(
     finished_at: datetime | None = None
     duration_ms: int | None = None
     counters: dict[str, int] = {}
+    moves: list[dict[str, Any]] = []
     message: str | None = None
     # The artifacts that it wrote.
     files: list[str] = []
@@ -84,10 +88,17 @@ class Run(
 
 
 class CycleRecord(Record, table="esclusa_cycles", system=True, key="cycle", history=False):
-    """One cycle, due at its next slot. A singleton cycle claims it as its lock."""
+    """One cycle, due at its next slot. A singleton cycle claims it as its lock.
+
+    ``paused_by``, ``paused_at`` and ``paused_reason``: who paused it last, when and why; null if it
+    is not paused.
+    """
 
     cycle: str
     schedule: str
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+    paused_reason: str | None = None
 
     lifecycle = Lifecycle(
         """

@@ -156,6 +156,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "why_stage_paused": "{stage} pauses until {until}: {why}",
     "why_stage_trying": "{stage} tries one record at a time: {why}",
     "why_paused": "cycle {cycle} is paused; resume it with 'esclusa resume {cycle}'",
+    "why_paused_by": (
+        "cycle {cycle} was paused by {who} at {at}; resume it with 'esclusa resume {cycle}'"
+    ),
+    "why_paused_because": (
+        "cycle {cycle} was paused by {who} at {at}: {why}; resume it with 'esclusa resume {cycle}'"
+    ),
     "why_manual": "cycle {cycle} runs only when it is started by hand",
     "why_schedule": "cycle {cycle} runs {schedule}, next at {slot}",
     "why_budget_empty": "budget {budget} is empty until {reset} ({used} of {limit} per {per})",

@@ -1,10 +1,11 @@
-"""Alerts for people: posted to a webhook when they begin and when they end."""
+"""Alerts for people: delivered to a webhook when they begin and when they end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,27 +19,16 @@ if TYPE_CHECKING:
 _MAX_QUEUED = 100
 
 
-class AlertWebhook:
-    """Posts alerts as JSON to a webhook in the background.
+class AlertDelivery:
+    """Delivers alerts to one place in the background.
 
-    ``send`` never raises and never waits. A failed post is retried, up to ``tries`` attempts with a
-    growing delay. If the webhook stays unavailable, the oldest posts are dropped, and the log
-    reports it. The URL is a secret: only its host is shown.
+    ``send`` never raises and never waits. A failed delivery is retried, up to ``tries`` attempts
+    with a growing delay. If the place stays unavailable, the oldest alerts are dropped, and the log
+    reports it. ``place`` names it in the log, without secrets.
     """
 
-    def __init__(
-        self,
-        webhook: str,
-        *,
-        timeout: float = 5.0,
-        tries: int = 4,
-        backoff: float = 0.5,
-    ) -> None:
-        parts = urlsplit(webhook)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("ESCLUSA_ALERT_WEBHOOK: must be an http:// or https:// URL")
-        self._webhook = webhook
-        self._host = parts.hostname
+    def __init__(self, place: str, *, timeout: float, tries: int, backoff: float) -> None:
+        self._place = place
         self._timeout, self._tries, self._backoff = timeout, tries, backoff
         self._queue: deque[dict[str, Any]] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -46,7 +36,7 @@ class AlertWebhook:
         self._log = log.get("esclusa.alerts")
 
     def __repr__(self) -> str:
-        return f"AlertWebhook({self._host})"
+        return f"{type(self).__name__}({self._place})"
 
     async def send(self, alert: Alert) -> None:
         """Queue an alert that has begun or, if it has ``ended_at``, has ended."""
@@ -58,7 +48,7 @@ class AlertWebhook:
                 "an alert was not delivered: the queue is full",
                 alert=lost["name"],
                 subject=lost["subject"],
-                webhook=self._host,
+                webhook=self._place,
             )
         self._queue.append(_post(alert))
         self._start()
@@ -74,36 +64,41 @@ class AlertWebhook:
                 task.cancel()
                 await asyncio.wait([task])
         if self._queue:
-            self._log.error("alerts were not delivered", count=len(self._queue), webhook=self._host)
+            self._log.error(
+                "alerts were not delivered", count=len(self._queue), webhook=self._place
+            )
             self._queue.clear()
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Any]:
+        """What the deliveries of one batch share."""
+        yield None
+
+    async def _once(self, session: Any, alert: dict[str, Any]) -> tuple[bool, str]:
+        """Try once: whether another try is useful, and why it was not delivered ("": it was)."""
+        raise NotImplementedError
 
     def _start(self) -> None:
         if self._queue and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._deliver(), name="esclusa-alerts")
 
     async def _deliver(self) -> None:
-        import aiohttp  # noqa: PLC0415 - slow to import, needed only with a webhook
-
         try:
-            async with aiohttp.ClientSession(
-                trust_env=False,
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            ) as session:
+            async with self._session() as session:
                 while self._queue:
-                    await self._post(session, self._queue[0])
+                    await self._try(session, self._queue[0])
         except Exception as error:  # noqa: BLE001  # alerts must not break the work
             self._log.error(
-                "alerts cannot be delivered", webhook=self._host, error=type(error).__name__
+                "alerts cannot be delivered", webhook=self._place, error=type(error).__name__
             )
 
-    async def _post(self, session: aiohttp.ClientSession, alert: dict[str, Any]) -> None:
+    async def _try(self, session: Any, alert: dict[str, Any]) -> None:
         why = ""
         for attempt in range(self._tries):
             if attempt:
                 await asyncio.sleep(min(self._backoff * 2 ** (attempt - 1), 30.0))
-            status, why = await self._once(session, alert)
-            if status is not None and status < 500 and status not in {408, 425, 429}:
+            again, why = await self._once(session, alert)
+            if not again:
                 break
         with suppress(ValueError):  # dropped meanwhile, for a newer one
             self._queue.remove(alert)
@@ -112,19 +107,50 @@ class AlertWebhook:
                 "an alert was not delivered",
                 alert=alert["name"],
                 subject=alert["subject"],
-                webhook=self._host,
+                webhook=self._place,
                 why=why,
             )
 
+
+class AlertWebhook(AlertDelivery):
+    """Posts alerts as JSON to a webhook. The URL is a secret: only its host is shown."""
+
+    def __init__(
+        self,
+        webhook: str,
+        *,
+        timeout: float = 5.0,
+        tries: int = 4,
+        backoff: float = 0.5,
+    ) -> None:
+        parts = urlsplit(webhook)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("ESCLUSA_ALERT_WEBHOOK: must be an http:// or https:// URL")
+        super().__init__(parts.hostname, timeout=timeout, tries=tries, backoff=backoff)
+        self._webhook = webhook
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
+        import aiohttp  # noqa: PLC0415 - slow to import, needed only with a webhook
+
+        async with aiohttp.ClientSession(
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(total=self._timeout),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as session:
+            yield session
+
     async def _once(
         self, session: aiohttp.ClientSession, alert: dict[str, Any]
-    ) -> tuple[int | None, str]:
-        """The status, if there was a response, and why it was not delivered ("": it was)."""
+    ) -> tuple[bool, str]:
         try:
             async with session.post(self._webhook, json=alert, allow_redirects=False) as answer:
-                return answer.status, "" if 200 <= answer.status < 300 else f"HTTP {answer.status}"
+                status = answer.status
         except Exception as error:  # noqa: BLE001  # its text may contain the URL
-            return None, type(error).__name__
+            return True, type(error).__name__
+        if 200 <= status < 300:
+            return False, ""
+        return status >= 500 or status in {408, 425, 429}, f"HTTP {status}"
 
 
 def _post(alert: Alert) -> dict[str, Any]:

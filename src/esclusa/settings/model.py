@@ -174,6 +174,13 @@ class Settings(BaseModel):
         secret=True,
         help="The URL to which alerts are posted as JSON.",
     )
+    alert_urls: tuple[SecretStr, ...] = option(
+        "ESCLUSA_ALERT_URLS",
+        (),
+        secret=True,
+        help="Where else alerts are sent, as URLs of apprise: mailto://, slack://, msteams://, "
+        "tgram:// and others, separated by commas. Needs the extra esclusa[apprise].",
+    )
     alert_error_rate: float = option(
         "ESCLUSA_ALERT_ERROR_RATE",
         0.2,

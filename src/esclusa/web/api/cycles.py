@@ -34,6 +34,14 @@ CycleName = Annotated[
 ]
 
 
+class CyclePauseOut(BaseModel):
+    """Who paused a cycle, when and why; null if an earlier version paused it."""
+
+    by: str | None
+    since: datetime | None
+    reason: str
+
+
 class CycleOut(BaseModel):
     """A cycle: when it runs, its state, its last run and the time of its next one."""
 
@@ -41,6 +49,7 @@ class CycleOut(BaseModel):
     schedule: str
     singleton: bool
     state: Literal["idle", "running", "paused"]
+    pause: CyclePauseOut | None
     next: datetime | None
     last: RecordJson | None
 
@@ -183,5 +192,11 @@ async def runs(
 async def run(
     runtime: CurrentRuntime, id: Annotated[str, Path(description="The run's id, percent-encoded")]
 ) -> Any:
-    """One run with its counters, duration, error and worker."""
-    return run_json(await runtime.read_model.record(Run.kind.table, id))
+    """One run with its counters, duration, error and worker.
+
+    ``moves``: what its stages did with records, and the newest of them. ``usual_seconds``: the
+    median duration of the cycle's other runs that ended ok and had work; null if there are too few.
+    """
+    found = await runtime.read_model.record(Run.kind.table, id)
+    assert isinstance(found, Run)
+    return run_json(found) | {"usual_seconds": await runtime.read_model.usual_seconds(found)}

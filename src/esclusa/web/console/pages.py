@@ -29,6 +29,7 @@ from esclusa.web.console import (
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.live import LiveCounts
+from esclusa.web.console.run_data import alert_data, folded, run_moves
 from esclusa.web.security import HEAD_ONLY
 
 PAGE = 50
@@ -178,7 +179,7 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
             request,
             "runs.html",
             here="runs",
-            runs=[_run(run) for run in page.items],
+            runs=folded([_run(run) for run in page.items]),
             cycle=cycle,
             status=status,
             next=page.next,
@@ -190,7 +191,16 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
     @api.get("/console/runs/{id}")
     async def run(request: Request, id: str) -> Response:
         found = await console.read_model.record(Run.kind.table, id)
-        return await console.page(request, "run.html", here="runs", run=_run(found))
+        assert isinstance(found, Run)
+        return await console.page(
+            request,
+            "run.html",
+            here="runs",
+            run=_run(found),
+            moves=run_moves(console, found),
+            usual=await console.read_model.usual_seconds(found),
+            alerts=[alert_data(console, a) for a in await console.read_model.alerts_of_run(found)],
+        )
 
 
 def _run(run: Any) -> dict[str, Any]:
@@ -237,15 +247,7 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
     @api.get("/console/alerts")
     async def alerts(request: Request, after: str | None = None) -> Response:
         page = await read_model.alerts(limit=PAGE, after=after)
-        items = [
-            alert.model_dump()
-            | {
-                "details": render.masked(alert.details),
-                "message": translate.stored(alert.message),
-            }
-            for alert in page.items
-            if isinstance(alert, Alert)
-        ]
+        items = [alert_data(console, a) for a in page.items if isinstance(a, Alert)]
         return await console.page(
             request, "alerts.html", here="alerts", alerts=items, next=page.next, after=after
         )

@@ -1,0 +1,105 @@
+"""What the pages of runs and alerts show: folded lists, moves, and where each alert leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from esclusa.model.errors import NotFound
+from esclusa.model.system_records import Alert, Run
+from esclusa.web.console import render, translate
+from esclusa.web.console.catalog import gettext as _
+
+if TYPE_CHECKING:
+    from esclusa.web.console.context import ConsoleContext
+
+# The fewest runs without work, one after another, that a list folds away.
+FOLD = 3
+
+
+def folded(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A list of runs, newest first, in which runs that did nothing are one item each time.
+
+    Such an item has them in ``fold``, and the times of the first and the last.
+    """
+    out: list[dict[str, Any]] = []
+    quiet: list[dict[str, Any]] = []
+    for run in [*runs, None]:
+        if run is not None and _did_nothing(run):
+            quiet.append(run)
+            continue
+        if len(quiet) >= FOLD:
+            out.append(
+                {"fold": quiet, "since": quiet[-1]["started_at"], "until": quiet[0]["started_at"]}
+            )
+        else:
+            out += quiet
+        quiet = []
+        if run is not None:
+            out.append(run)
+    return out
+
+
+def _did_nothing(run: dict[str, Any]) -> bool:
+    return run["status"] == "ok" and not any(run["counters"].values())
+
+
+def run_moves(console: ConsoleContext, run: Run) -> list[dict[str, Any]]:
+    """What a run did with records, by table and states, with links to its newest records."""
+    out = []
+    for move in run.moves or []:
+        try:
+            roles = dict(console.read_model.roles(console.read_model.lookup(move["table"])))
+        except NotFound:  # of a pipeline that is not loaded any more
+            roles = {}
+        out.append(
+            move
+            | {
+                "from_role": roles.get(move["from"], "resting"),
+                "to_role": roles.get(move["to"], "resting"),
+                "result_name": _result(move["result"]),
+                "records": [
+                    {"id": id, "href": render.url("console", "records", move["table"], id)}
+                    for id in move["ids"]
+                ],
+            }
+        )
+    return out
+
+
+def _result(name: str) -> str:
+    return {
+        "moved": _("moved"),
+        "retried": _("failed, will retry"),
+        "waited": _("waits"),
+        "exhausted": _("failed for good"),
+    }.get(name, name)
+
+
+def alert_data(console: ConsoleContext, alert: Alert) -> dict[str, Any]:
+    """An alert in words, with secrets masked, and links to what it is about."""
+    return alert.model_dump() | {
+        "details": render.masked(alert.details or {}),
+        "message": translate.stored(alert.message),
+        "links": _links(console, alert),
+    }
+
+
+def _links(console: ConsoleContext, alert: Alert) -> list[tuple[str, str]]:
+    """The pages on which an operator goes on: label and address."""
+    registry, links = console.read_model.registry, []
+    if run := (alert.details or {}).get("run"):
+        links.append((_("Run"), render.url("console", "runs", str(run))))
+    stages = {stage.name: stage for stage in registry.all_stages}
+    if alert.name == "budget_early":
+        links.append((_("Budgets"), render.url("console", "budgets")))
+    elif alert.name in ("no_worker", "loop_blocked"):
+        links.append((_("Workers"), render.url("console", "workers")))
+    if alert.subject in registry.cycles:
+        cycle = alert.subject
+        links.append((_("View runs"), render.url("console", "runs", cycle=cycle)))
+    if (stage := stages.get(alert.subject)) is not None:
+        table = stage.kind.table
+        state = {"backlog": stage.take[0]}.get(alert.name, stage.exhausted or stage.take[0])
+        links.append((_("Records"), render.url("console", "records", table, status=state)))
+    return links
