@@ -47,12 +47,16 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("retry", "move", "repair", "dead-letters", "pause", "resume", "limit"),
     ),
     "Statistics": ("stats", ("rates", "archives", "audit")),
-    "Administration": ("admin", ("migrate", "lifecycle", "doctor", "completion", "version")),
+    "Administration": (
+        "admin",
+        ("migrate", "lifecycle", "doctor", "testing", "completion", "version"),
+    ),
 }
 
 # The module of each command.
 COMMANDS = {name: module for module, names in GROUPS.values() for name in names} | {
     "dead-letters": "dead_letters",
+    "testing": "testing",
     "reference": "reference",
 }
 

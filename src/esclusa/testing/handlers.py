@@ -67,7 +67,7 @@ class PlannedCalls:
     def missing(self) -> str | None:
         """What did not happen, if the calls that this is for were not made."""
         last = self.first + (self.times or 1) - 1
-        if self.seen >= last:
+        if self.seen >= last or (self.times is None and self.first == 1):
             return None
         of = f"of {self.stage}" if self.stage else "of any stage"
         return f"{self.verb} is for call {last} {of}, but there were {self.seen}"

@@ -31,7 +31,9 @@ from esclusa.model.kind import Ref
 from esclusa.model.pipeline import App
 from esclusa.model.plan import Plan
 from esclusa.model.record import Record
+from esclusa.model.schedule import Always
 from esclusa.model.settlement import Step
+from esclusa.model.stage import Cycle
 from esclusa.model.system_records import Alert, DeadLetter, Message
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
@@ -239,6 +241,16 @@ class Harness:
         names = self.engine.cycles
         full = cycle if cycle in names else f"{self.app.name}.{cycle}"
         run = await self.engine.run_cycle(full, limit=limit, params=params)
+        await self._after_runs()
+        return run
+
+    async def run_stage(self, stage: str) -> RunContext:
+        """Handle what is due for one stage, whatever cycle drains it, and nothing else."""
+        engine = self.engine
+        found = engine.registry.stage(stage, pipeline=self.app.name)
+        cycle = Cycle(found.name, Always(), (found,))
+        run = engine.runner.new_run(cycle, await engine.clock.sync())
+        await engine.runner.drain(run, found.name)
         await self._after_runs()
         return run
 

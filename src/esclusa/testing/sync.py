@@ -85,6 +85,9 @@ class SyncHarness:
     ) -> RunContext:
         return self._run(self.harness.run(cycle, limit=limit, params=params))
 
+    def run_stage(self, stage: str) -> RunContext:
+        return self._run(self.harness.run_stage(stage))
+
     def run_until_idle(self, within: str | float | timedelta = "30d") -> list[RunContext]:
         return self._run(self.harness.run_until_idle(within))
 
