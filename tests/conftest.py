@@ -7,6 +7,7 @@ rights to install Debian's packages: the summary names a missing one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,25 @@ settings.register_profile(
     "esclusa", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("esclusa")
+
+_EMULATOR = pytest.StashKey[FirestoreEmulator]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start one Firestore emulator for all parallel test processes; each uses its own projects.
+
+    They find it by its address in the environment. A single process starts it when it needs it.
+    """
+    parallel = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if parallel and not config.option.collectonly and FirestoreEmulator.missing() is None:
+        config.stash[_EMULATOR] = emulator = FirestoreEmulator()
+        emulator.start()
+        os.environ[emulator.HOST] = emulator.host
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if emulator := config.stash.get(_EMULATOR, None):
+        emulator.stop()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import pytest
 from conformance.kinds import KINDS, STAGES, WORK, Job
@@ -20,13 +22,16 @@ NARROW = (
 """Variations of a stage that the suite claims with."""
 
 
+@cache
+def _file() -> dict[str, Any]:
+    from esclusa.stores.firestore import firestore_indexes
+
+    return firestore_indexes(KINDS, (*STAGES, *NARROW))
+
+
 @pytest.fixture(autouse=True)
 def _indexes_are_enforced() -> Iterator[None]:
     from support.indexes import enforce_indexes
 
-    from esclusa.stores.firestore import firestore_indexes
-
-    with enforce_indexes(
-        firestore_indexes(KINDS, (*STAGES, *NARROW)), OWN, [kind.table for kind in KINDS]
-    ):
+    with enforce_indexes(_file(), OWN, [kind.table for kind in KINDS]):
         yield

@@ -246,7 +246,11 @@ class PostgresProvider:
         if self.free and not empty:
             return self.free.pop()
         database = PostgresDatabase(self, f"esclusa_{next(self.numbers)}", empty=empty)
-        await self.run("postgres", f"CREATE DATABASE {quoted(database.name)} TEMPLATE template0")
+        # A copy of files takes a sixth of the time of a copy by the server's log.
+        await self.run(
+            "postgres",
+            f"CREATE DATABASE {quoted(database.name)} TEMPLATE template0 STRATEGY FILE_COPY",
+        )
         if not empty:
             await _migrated(database)
         return database
