@@ -50,6 +50,7 @@ async def served(
         "ESCLUSA_API_TOKENS": tokens,
         "ESCLUSA_GRACE_SECONDS": "2",
         "ESCLUSA_TICK_SECONDS": "1",
+        "ESCLUSA_WAKE_SECRET": "a secret of the bank",
     }
     async with open_runtime(load(environ=environ)) as runtime:
         service = Service(runtime, worker=False)

@@ -14,6 +14,7 @@ from esclusa.engine.selection import narrowed, selected
 from esclusa.model.decide import fault_error
 from esclusa.model.errors import (
     BadQuery,
+    BadRecord,
     NotFound,
     StoreConflict,
     UndeclaredMove,
@@ -25,7 +26,7 @@ from esclusa.model.names import no_state
 from esclusa.model.outcome import To
 from esclusa.model.query import Where, query
 from esclusa.model.record import Record
-from esclusa.model.settlement import Locked, Settled, Settlement
+from esclusa.model.settlement import ClaimRequest, Locked, Rejected, Settled, Settlement
 from esclusa.model.stage import Stage
 from esclusa.model.state_roles import Ways, ways_back
 from esclusa.model.system_records import (
@@ -39,6 +40,9 @@ from esclusa.model.texts import text
 
 # The system records that an operator may move.
 MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
+
+# Seconds for which a record is held while a signal is written.
+WAKE_LEASE = 10.0
 
 
 class Operations(AuditedOperations):
@@ -123,6 +127,59 @@ class Operations(AuditedOperations):
             raise NotFound(text("no_retry", table=table))
         chosen = narrowed(selected(kind, ids, where), kind.lifecycle.with_earlier(ways))
         return await self._bulk("retry", kind, ways, chosen, reason, {}, seen=seen, dry_run=dry_run)
+
+    async def wake(
+        self, table: str, id: str, *, fields: Mapping[str, Any] | None = None, reason: str = ""
+    ) -> Record:
+        """Make a record due now, with what a signal from outside brought; return it.
+
+        It stays in its state, and its attempts stay. The fields are set and the record is due in
+        one transaction. Raises NotFound, and StoreConflict while a worker holds the record: then
+        nothing is written, and the same signal can be sent again.
+        """
+        kind = self._registry.kind(table)
+        if kind.system:
+            raise BadQuery(text("system_table", table=table))
+        checked = kind.check_fields(fields or {})
+        [found] = await self._store.get(kind, [id])
+        if found is None:
+            raise kind.absent(id)
+        taken = await self._store.claim(
+            ClaimRequest(
+                kind,
+                "wake",
+                (found.status,),
+                ids=(id,),
+                lease=WAKE_LEASE,
+                worker=self.who,
+                before=await self._clock.sync(),
+                eager=True,
+            )
+        )
+        if not taken:
+            raise StoreConflict(text("wake_held", id=id, table=table))
+        lease = taken[0]
+        settlement = Settlement(
+            lease.ref,
+            found.status,
+            (found.status,),
+            lease.fence,
+            checked,
+            lease.attempt if lease.group else lease.attempt - 1,
+            who=self.who,
+            reason=reason or "wake",
+            changes=self._changes(lease.record, checked),
+        )
+        [verdict] = await self._store.settle([settlement])
+        if isinstance(verdict, Rejected):
+            raise BadRecord(verdict.why)
+        if not isinstance(verdict, Settled):
+            raise StoreConflict(text("wake_held", id=id, table=table))
+        await self.note("wake", f"{table}/{id}", 1, reason=reason)
+        [found] = await self._store.get(kind, [id])
+        if found is None:
+            raise kind.absent(id)
+        return found
 
     async def _unflag(
         self,

@@ -200,6 +200,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "cycle_never_started": (
         "no worker or server has run {cycle} yet; run 'esclusa migrate' and start one"
     ),
+    "wake_held": "{id!r} in {table} is being handled now; send the signal again",
     "no_retry": "{table} has no exhausted state from which a stage can take a record again",
     "dead_letter_orphaned": (
         "there is no record {id!r} in {table} any more; discard the dead letter"

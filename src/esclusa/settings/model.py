@@ -168,6 +168,12 @@ class Settings(BaseModel):
         True,
         help="Whether run, worker and serve migrate the schema when they start.",
     )
+    wake_secret: SecretStr | None = option(
+        "ESCLUSA_WAKE_SECRET",
+        None,
+        secret=True,
+        help="Signs the signals that POST /webhooks/wake accepts; without it all are refused.",
+    )
     alert_webhook: SecretStr | None = option(
         "ESCLUSA_ALERT_WEBHOOK",
         None,

@@ -315,6 +315,11 @@ class Harness:
         if not acted.moved:
             raise AssertionError(f"{record.ref} cannot be retried: {await self.why(record)}")
 
+    async def wake(self, record: R, **fields: Any) -> R:
+        """Make a record due now, with these fields, as a signal from outside does."""
+        found = await self.operations.wake(record.kind.table, record.id, fields=fields)
+        return cast("R", found)
+
     async def spend(self, budget: str | Budget, units: int | None = None) -> None:
         """Use up units of a budget; by default all that are left in its narrowest window."""
         found = self.engine.registry.budget(budget) if isinstance(budget, str) else budget
@@ -411,9 +416,10 @@ class Harness:
         return await self.all_records(DeadLetter, status="open")
 
     async def messages(self, topic: str | None = None) -> list[Message]:
-        """The messages that were published, of one topic or all, in the order of their creation."""
+        """The messages that were published, of one topic or all, by the time of their creation."""
         where = {} if topic is None else {"topic": topic}
-        return [message async for message in self.records.each(Message, where)]
+        found = [message async for message in self.records.each(Message, where)]
+        return sorted(found, key=lambda message: message.created_at or self.now)
 
     async def alerts(self) -> list[Alert]:
         """The alerts that are open, judged now."""

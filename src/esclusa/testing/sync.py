@@ -103,6 +103,9 @@ class SyncHarness:
     def retry(self, record: Record, *, reason: str = "test") -> None:
         self._run(self.harness.retry(record, reason=reason))
 
+    def wake(self, record: R, **fields: Any) -> R:
+        return self._run(self.harness.wake(record, **fields))
+
     def spend(self, budget: str | Budget, units: int | None = None) -> None:
         self._run(self.harness.spend(budget, units))
 

@@ -28,6 +28,7 @@ from esclusa.web.api import (
     lifecycles,
     openapi,
     records,
+    signals,
     stages,
     status,
     tick,
@@ -48,7 +49,7 @@ from esclusa.web.security import BODY_LIMIT, SecurityMiddleware, cors_options
 PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
-_API: Final = (records, lifecycles, stages, status, cycles, dead_letters, views, tick)
+_API: Final = (records, lifecycles, stages, status, cycles, dead_letters, views, tick, signals)
 
 
 def create_app(

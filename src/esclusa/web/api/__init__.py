@@ -9,6 +9,7 @@
 ``/api/status``, ``/api/workers``, ``/api/alerts``, ``/api/audit``       ``status``
 ``/api/views``, ``/api/archives``, ``/api/artifacts``                    ``views``
 ``/tick``                                                                ``tick``
+``/webhooks/wake``                                                       ``signals``
 ``/healthz``, ``/readyz``, ``/metrics``                                  ``health``
 ``/openapi.json``                                                        ``openapi``
 ======================================================================== ================

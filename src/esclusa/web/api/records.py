@@ -30,6 +30,7 @@ from esclusa.web.api.common import (
     ListOut,
     RecordId,
     RecordJson,
+    RequestBody,
     SelectionBody,
     System,
     Table,
@@ -192,6 +193,17 @@ class RetryBody(SelectionBody):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"filter": {"status": "error"}, "reason": "token renewed"}]}
     )
+
+
+class WakeBody(RequestBody):
+    """What a signal brings: fields to set before the record is handled."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"fields": {"answer": "paid"}, "reason": "the bank"}]}
+    )
+
+    fields: dict[str, Any] = {}
+    reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 @router.get("/kinds", response_model=ListOut[KindOut], summary="List kinds")
@@ -368,6 +380,23 @@ async def move(runtime: CurrentRuntime, table: Table, body: MoveBody, who: Who) 
         table, body.to, **body.selection(kind), fields=kind.check_fields(body.fields)
     )
     return done.answer()
+
+
+@router.post(
+    "/records/{table}/{id:path}/wake",
+    response_model=RecordJson,
+    responses=problem_responses(503),
+    summary="Make a record due now, with data",
+)
+async def wake(
+    runtime: CurrentRuntime, table: Table, id: RecordId, body: WakeBody, who: Who
+) -> Any:
+    """Set fields of the record and let its stage take it now, whatever it was waiting for.
+
+    Its state and attempts stay. 503 while a worker handles it: send the same again.
+    """
+    found = await runtime.operations(who).wake(table, id, fields=body.fields, reason=body.reason)
+    return record_json(found)
 
 
 @router.post(
