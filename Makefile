@@ -34,7 +34,9 @@ demo: setup  ## run all pipelines against simulators, then the console (ARGS=--e
 
 test: setup  ## run all tests, with their own PostgreSQL, emulators and browser
 	@tools/system
-	@$(BIN)/python -m pytest -n $(JOBS) $(AGAIN) --ignore=tests/faults/test_outages.py $(ARGS)
+	@# Neighbouring tests share servers, so each process has a run of them, and takes from others.
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(AGAIN) \
+		--ignore=tests/faults/test_outages.py $(ARGS)
 	@# These tests measure rates, so nothing else may run beside them.
 	@$(BIN)/python -m pytest $(AGAIN) tests/faults/test_outages.py
 

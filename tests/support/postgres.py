@@ -101,7 +101,7 @@ class PostgresServer(Server):
 
     def create_database(self, name: str, tablespace: str = "pg_default") -> str:
         """Create an empty database and return its URL."""
-        self.run_sql(f'CREATE DATABASE "{name}" TABLESPACE "{tablespace}" STRATEGY FILE_COPY')
+        self.run_sql(f'CREATE DATABASE "{name}" TABLESPACE "{tablespace}"')
         return self.url(name)
 
     def drop_database(self, name: str) -> None:

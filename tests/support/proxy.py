@@ -38,6 +38,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from support.loopback import free_port
 from support.server import Server
 
 T = TypeVar("T")
@@ -191,7 +192,8 @@ class TcpProxy(Server):
 
     def __init__(self, server_port: int, *, port: int = 0) -> None:
         self.server_port = server_port
-        self.port = port
+        # A closed port of outgoing connections could be taken by the very client that tries it.
+        self.port = port or free_port()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._listener: socket.socket | None = None
@@ -320,7 +322,6 @@ class TcpProxy(Server):
     def _listen(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
         self._listener.setblocking(False)
-        self.port = self._listener.getsockname()[1]
         self._loop.add_reader(self._listener, self._accept, self._listener)
 
     def _accept(self, listener: socket.socket) -> None:
