@@ -18,10 +18,10 @@ async def test_row_of_a_killed_worker_is_downloaded_again(point: Any) -> None:
         h.answer(To("success", imagen_local="media/1.jpg"), stage="download")
         row = await h.insert(Publication(imagen_url="https://example.org/1.jpg"))
         h.kill(point, stage="download")
-        await h.run_due()
+        await h.run("download")
         await h.assert_state(row, "downloading", imagen_local=None, attempts=1)
         await h.skip_lease()
-        await h.run_due()
+        await h.run("download")
         await h.assert_state(row, "success", imagen_local="media/1.jpg", attempts=1)
         assert len(h.calls) == 2
 
@@ -38,6 +38,6 @@ async def test_five_errors_end_in_a_dead_letter_that_can_be_retried() -> None:
         assert (letter.record_id, letter.error_type) == (row.id, "timeout")
         h.answer(To("success", imagen_local="media/1.jpg"), stage="download")
         await h.retry(row)
-        await h.run_due()
+        await h.run("download")
         await h.assert_state(row, "success")
         assert await h.dead_letters() == []
