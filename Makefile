@@ -11,10 +11,10 @@ SEED ?=
 # and must be fixed.
 AGAIN := $(if $(CI),--reruns 1 -raR)
 
-.PHONY: help setup demo test check model chaos format bench screens lock clean
+.PHONY: help setup demo test check model chaos deploy-check format bench screens lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(VENV)/.ready  ## create the environment in .venv
 
@@ -53,6 +53,13 @@ model: setup  ## check the model of leases with Spin, and that each mutant of it
 
 chaos: setup  ## run workers under faults and check the invariants (SEED=7, ARGS=--help)
 	@$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+deploy-check: setup  ## check the files of deploy/ with promtool, Kubernetes' schemas and systemd
+	@tools/system prometheus sprig
+	@test -x .cache/kubernetes/bin/kubernetes-validate || ($(PYTHON) -m venv .cache/kubernetes && \
+		.cache/kubernetes/bin/python -m pip install --quiet --disable-pip-version-check \
+		kubernetes-validate==1.37.0)
+	@$(BIN)/python deploy/check.py .cache/kubernetes/bin/kubernetes-validate
 
 format: setup  ## fix the style
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --fix --quiet .

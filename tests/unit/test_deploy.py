@@ -14,8 +14,9 @@ import yaml
 
 from esclusa.loading import BUILT_IN, NoPipeline, load_app
 from esclusa.model.options import options_of
+from esclusa.observability.metrics import Metrics
 from esclusa.pipelines.documents.settings import DocumentsSettings
-from esclusa.settings import SYSTEM_OPTIONS, load
+from esclusa.settings import SYSTEM_OPTIONS, Settings, load
 
 ROOT = Path(__file__).parents[2]
 CLOUDRUN = ROOT / "deploy" / "cloudrun"
@@ -157,3 +158,68 @@ def test_firestore_indexes_are_printed_without_a_connection(
         "greetings",
         "esclusa_runs",
     }
+
+
+DEPLOY = ROOT / "deploy"
+
+
+def test_every_setting_of_compose_chart_and_units_exists() -> None:
+    names = known_settings()
+    compose = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text(encoding="utf-8"))
+    for name in ("migrate", "worker", "server"):
+        assert set(compose["services"][name]["environment"]) <= names, name
+    values = yaml.safe_load((DEPLOY / "helm" / "esclusa" / "values.yaml").read_text("utf-8"))
+    assert set(values["settings"]) <= names
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in DEPLOY.rglob("*")
+        if path.suffix in {".yaml", ".yml", ".md", ".tpl", ".service"}
+    ]
+    written = set(re.findall(r"\bESCLUSA_[A-Z_]+", "".join(texts)))
+    assert written - names == {"ESCLUSA_IMAGE"}  # a variable of the compose file
+
+
+def test_containers_have_no_rights_and_a_read_only_file_system() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text(encoding="utf-8"))
+    for name in ("migrate", "worker", "server"):
+        service = compose["services"][name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+    for port in (p for s in compose["services"].values() for p in s.get("ports", ())):
+        assert port.startswith("127.0.0.1:"), port
+    chart = (DEPLOY / "helm" / "esclusa" / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    for line in (
+        "readOnlyRootFilesystem: true",
+        "allowPrivilegeEscalation: false",
+        "runAsNonRoot: true",
+        "capabilities: {drop: [ALL]}",
+    ):
+        assert line in chart
+    for unit in (DEPLOY / "systemd").glob("*.service"):
+        assert "NoNewPrivileges=yes" in unit.read_text(encoding="utf-8"), unit.name
+
+
+def test_dashboard_and_alert_rules_name_metrics_that_exist() -> None:
+    known = {family.name for family in Metrics().collect()}
+    for path in (
+        DEPLOY / "grafana" / "dashboard.json",
+        DEPLOY / "prometheus" / "esclusa.rules.yml",
+    ):
+        named = set(re.findall(r"\besclusa_[a-z_]+", path.read_text(encoding="utf-8")))
+        assert len(named) > 3
+        families = {re.sub(r"_(bucket|sum|count|total)$", "", name) for name in named}
+        assert families <= known, families - known
+
+
+def test_processes_are_given_time_to_stop() -> None:
+    """A process that is killed earlier leaves its records to their leases."""
+    grace = Settings.model_fields["grace_seconds"].default
+    compose = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load((DEPLOY / "helm" / "esclusa" / "values.yaml").read_text("utf-8"))
+    waits = [int(compose["services"][n]["stop_grace_period"][:-1]) for n in ("worker", "server")]
+    waits.append(values["worker"]["terminationGracePeriodSeconds"])
+    for unit in ("esclusa-worker@.service", "esclusa-server.service"):
+        text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+        waits.append(int(re.findall(r"TimeoutStopSec=(\d+)", text)[0]))
+    assert min(waits) > grace
