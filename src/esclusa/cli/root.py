@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # The groups of `--help`: the module of each, and its commands.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Develop": ("new", ("new", "dev", "testing")),
     "Run": ("run", ("demo", "serve", "worker", "run", "tick")),
     "Inspect": (
         "inspect",
@@ -49,13 +50,14 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Statistics": ("stats", ("rates", "archives", "audit")),
     "Administration": (
         "admin",
-        ("migrate", "lifecycle", "doctor", "testing", "completion", "version"),
+        ("migrate", "lifecycle", "doctor", "completion", "version"),
     ),
 }
 
 # The module of each command.
 COMMANDS = {name: module for module, names in GROUPS.values() for name in names} | {
     "dead-letters": "dead_letters",
+    "dev": "dev",
     "testing": "testing",
     "reference": "reference",
 }
