@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Statistics": ("stats", ("rates", "archives", "audit")),
     "Administration": (
         "admin",
-        ("migrate", "lifecycle", "doctor", "completion", "version"),
+        ("migrate", "lifecycle", "doctor", "mcp", "completion", "version"),
     ),
 }
 
@@ -58,6 +58,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 COMMANDS = {name: module for module, names in GROUPS.values() for name in names} | {
     "dead-letters": "dead_letters",
     "dev": "dev",
+    "mcp": "mcp",
     "testing": "testing",
     "reference": "reference",
 }
