@@ -34,7 +34,11 @@ _WHERE: dict[str, Any] = {
     "description": "Filters that must all hold: field=value, field=a,b, field>=value, field=null, "
     "field!=null. The state is the field status.",
 }
-_IDS: dict[str, Any] = {"type": "array", "items": _TEXT, "description": "The ids; or use where, not both"}
+_IDS: dict[str, Any] = {
+    "type": "array",
+    "items": _TEXT,
+    "description": "The ids; or use where, not both",
+}
 _LIMIT: dict[str, Any] = {
     "type": "integer",
     "minimum": 1,
