@@ -201,15 +201,15 @@ def test_containers_have_no_rights_and_a_read_only_file_system() -> None:
 
 
 def test_dashboard_and_alert_rules_name_metrics_that_exist() -> None:
-    known = {family.name for family in Metrics().collect()}
+    known = {metric.name for metric in Metrics().collect()}
     for path in (
         DEPLOY / "grafana" / "dashboard.json",
         DEPLOY / "prometheus" / "esclusa.rules.yml",
     ):
         named = set(re.findall(r"\besclusa_[a-z_]+", path.read_text(encoding="utf-8")))
         assert len(named) > 3
-        families = {re.sub(r"_(bucket|sum|count|total)$", "", name) for name in named}
-        assert families <= known, families - known
+        plain = {re.sub(r"_(bucket|sum|count|total)$", "", name) for name in named}
+        assert plain <= known, plain - known
 
 
 def test_processes_are_given_time_to_stop() -> None:
