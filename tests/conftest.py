@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from conformance.databases import PROVIDERS, Database, DatabaseProvider, opened
+from conformance.databases import PORTABLE, PROVIDERS, Database, DatabaseProvider, opened
 from hypothesis import HealthCheck, settings
 from support import tesseract
 from support.firestore import FirestoreEmulator
@@ -70,7 +70,7 @@ def providers() -> Iterator[Callable[[str], DatabaseProvider]]:
 
     def provider(name: str) -> DatabaseProvider:
         if name not in started:
-            started[name] = PROVIDERS[name]()
+            started[name] = (PROVIDERS | PORTABLE)[name]()
         return started[name]
 
     yield provider

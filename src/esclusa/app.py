@@ -59,6 +59,7 @@ def store_for(settings: Settings) -> Store:
         statement_cache_size=settings.postgres_statement_cache_size,
         timeout=_store_timeout(settings),
         schema=settings.postgres_schema,
+        portable=settings.postgres_profile == "portable",
     )
 
 

@@ -1,13 +1,15 @@
-"""On Firestore, every query that the store itself makes must have a declared index."""
+"""The portable profile of PostgreSQL, and the indexes that queries on Firestore must have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
+from conformance.databases import PORTABLE, PROVIDERS, DatabaseProvider
 from conformance.kinds import KINDS, STAGES, WORK, Job
 
 from esclusa.model.query import Order, above, conditions
@@ -27,6 +29,13 @@ def _file() -> dict[str, Any]:
     from esclusa.stores.firestore import firestore_indexes
 
     return firestore_indexes(KINDS, (*STAGES, *NARROW))
+
+
+@pytest.fixture(params=[*PROVIDERS, *(PORTABLE if os.environ.get("ESCLUSA_TEST_PORTABLE") else ())])
+def provider(
+    request: pytest.FixtureRequest, providers: Callable[[str], DatabaseProvider]
+) -> DatabaseProvider:
+    return providers(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -231,14 +231,23 @@ class PostgresProvider:
     Databases are emptied and reused: creating one takes far longer.
     """
 
+    # Options of every store.
+    OPTIONS: Mapping[str, Any] = {}
+
     def __init__(self) -> None:
         from support.postgres import PostgresServer
 
-        self.server = PostgresServer()
+        self.server = PostgresServer(options=self.server_options())
         self.started = False
         self.free: list[PostgresDatabase] = []
         self.empty: list[PostgresDatabase] = []
         self.numbers = itertools.count()
+
+    def server_options(self) -> dict[str, str]:
+        return {}
+
+    def removed(self) -> None:
+        """Called when a test has ended with its database."""
 
     async def database(self, *, empty: bool = False) -> Database:
         if not self.started:
@@ -312,7 +321,9 @@ class PostgresDatabase:
     def store(self, **options: Any) -> Store:
         from esclusa.stores.postgres.store import PostgresStore
 
-        return PostgresStore(self.provider.server.url(self.name), **options)
+        return PostgresStore(
+            self.provider.server.url(self.name), **{**self.provider.OPTIONS, **options}
+        )
 
     async def make_table(
         self,
@@ -390,17 +401,19 @@ class PostgresDatabase:
     async def remove(self) -> None:
         if self.empty:
             await self._remove_schemas()
+            self.provider.removed()
             return
         tables = await self._run(
             """SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) AS name
             FROM pg_tables
             WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
-                AND tablename <> 'migrations'"""
+                AND tablename NOT IN ('migrations', 'migration_locks')"""
         )
         await self._run(
             "DO $$ BEGIN " + "".join(f"DELETE FROM {t['name']}; " for t in tables) + "END $$"
         )
         self.provider.free.append(self)
+        self.provider.removed()
 
     async def _remove_schemas(self) -> None:
         """Make the database as new; drop it if it has more than what belongs to schemas."""
@@ -413,6 +426,26 @@ class PostgresDatabase:
 
     async def _run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
         return await self.provider.run(self.name, statement, *values)
+
+
+class PortableProvider(PostgresProvider):
+    """PostgreSQL with the portable profile; fails a test whose store used what that leaves out."""
+
+    OPTIONS: Mapping[str, Any] = {"portable": True}
+
+    def __init__(self) -> None:
+        from support.statement_log import StatementLog
+
+        super().__init__()
+        self.log = StatementLog(self.server, "esclusa")
+
+    def server_options(self) -> dict[str, str]:
+        from support.statement_log import SERVER_OPTIONS
+
+        return SERVER_OPTIONS
+
+    def removed(self) -> None:
+        assert not (found := self.log.not_portable()), "\n".join(found)
 
 
 def _postgres_value(value: Any) -> Any:
@@ -434,6 +467,9 @@ PROVIDERS: dict[str, type[DatabaseProvider]] = {
     "firestore": FirestoreProvider,
 }
 """The stores that the conformance and property suites run on."""
+
+PORTABLE: dict[str, type[DatabaseProvider]] = {"postgres-portable": PortableProvider}
+"""Run by the conformance suite alone, if ESCLUSA_TEST_PORTABLE is set, as in CI."""
 
 SQL = ["sqlite", "postgres"]
 """The stores with tables, whose columns have types, and with triggers."""

@@ -96,6 +96,12 @@ class PostgresServer(Server):
         self._own(folder)
         self.run_sql(f"CREATE TABLESPACE \"{name}\" LOCATION '{folder}'")
 
+    @property
+    def log(self) -> Path:
+        """What the server has logged."""
+        assert self._base is not None
+        return self._base / "server.log"
+
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
@@ -208,7 +214,7 @@ class PostgresServer(Server):
         ]
         for name, value in (settings | self.options).items():
             command += ["-c", f"{name}={value}"]
-        log = self._base / "server.log"
+        log = self.log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,

@@ -212,7 +212,7 @@ CREATE TABLE public.theirs (n int)""",
                 url, "SELECT tablename FROM pg_tables WHERE schemaname = 'esclusa' ORDER BY 1"
             )
         ]
-        assert len(tables) == len(SYSTEM) + 4
+        assert len(tables) == len(SYSTEM) + 5
         connection: Any = await asyncpg.connect(url)
         for role in ("anon", "authenticated"):
             await connection.execute(f"SET ROLE {role}")

@@ -314,6 +314,12 @@ class Settings(BaseModel):
         help="Prepared statements per connection; set 0 behind PgBouncer.",
     )
 
+    postgres_profile: Literal["native", "portable"] = option(
+        "ESCLUSA_POSTGRES_PROFILE",
+        "native",
+        help="portable: use no ctid, LISTEN/NOTIFY, advisory lock or schema change in a "
+        "transaction, which other databases with PostgreSQL's protocol lack. It is slower.",
+    )
     postgres_schema: str = option(
         "ESCLUSA_POSTGRES_SCHEMA",
         "esclusa",
@@ -339,7 +345,7 @@ class Settings(BaseModel):
     # Unknown names in the environment that look like settings, each with a suggestion.
     unknown: tuple[str, ...] = ()
 
-    @field_validator("log_level", "log_format", mode="before")
+    @field_validator("log_level", "log_format", "postgres_profile", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value

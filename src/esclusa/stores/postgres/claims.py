@@ -29,6 +29,7 @@ from esclusa.stores.postgres.statements import (
     direction,
     in_states,
     order_by,
+    row_place,
 )
 
 
@@ -75,8 +76,7 @@ async def candidate_ids(
 def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> Statement:
     """Select, lease and add to the history in one statement.
 
-    The update finds the selected rows by ctid: they are locked, so none has moved. A row that was
-    changed just before it was locked is not found there; the next claim takes it.
+    The update finds the selected rows by their place: they are locked, so none has moved.
 
     ``number`` is the number of the attempt that begins, ``suspects`` the group of the lease; see
     model/suspects.py.
@@ -112,14 +112,11 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
             {_history_rows(table, request, alias, run)}
         )"""
     reads = ", ".join(f"{column.read()} AS {alias[name]}" for name, column in c.items())
-    # each partition has ctids of its own
-    part, same_part = "", ""
-    if table.kind.attached:
-        part, same_part = ", t.tableoid AS part", " AND t.tableoid = p.part"
+    place, same_place = row_place(table)
     directions = ", ".join(f"o{n}{direction(table, o)}" for n, o in enumerate(order))
     return (
         f"""WITH picked AS MATERIALIZED (
-            SELECT t.ctid AS place{part}, t.{table.id.ident} AS id, {table.status.read()} AS was,
+            SELECT {place}t.{table.id.ident} AS id, {table.status.read()} AS was,
                 {holder} AS holder, {tried} AS tried,
                 CASE WHEN {holder} IS NULL OR {holder} LIKE '%/1' THEN {tried} + 1
                     ELSE GREATEST({tried}, 1) END AS number,
@@ -131,7 +128,7 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
         ),
         taken AS (
             UPDATE {table.ident} t SET {", ".join(sets)}
-            FROM picked p WHERE t.ctid = p.place{same_part}
+            FROM picked p WHERE {same_place}
             RETURNING {reads}, {over} AS over, p.suspects, p.was, p.holder, p.id,
                 {", ".join(f"p.o{n}" for n in range(len(order)))}
         ){history}

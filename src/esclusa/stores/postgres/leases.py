@@ -24,10 +24,12 @@ from esclusa.stores.postgres.statements import (
     WriteContext,
 )
 
-_FORGET = """DELETE FROM {leases} WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM {leases} WHERE until < (now() + $1::interval) - interval '1 minute'
+_FORGET = """WITH old AS MATERIALIZED (
+    SELECT table_name, record_id FROM {leases}
+    WHERE until < (now() + $1::interval) - interval '1 minute'
     LIMIT 1000 FOR UPDATE SKIP LOCKED
-))"""
+) DELETE FROM {leases} l USING old o
+WHERE l.table_name = o.table_name AND l.record_id = o.record_id"""
 # A lease of no record, which has ended.
 _CHECK = """INSERT INTO {leases} (table_name, record_id, fence, until)
 VALUES ('', gen_random_uuid()::text, 0, now())"""

@@ -56,10 +56,13 @@ async def prune_history(connections: ConnectionPools, before: datetime, limit: i
     """Delete moves older than that, up to ``limit``; return how many."""
     history = connections.installation.history
     rows = await connections.fetch(
-        f"""WITH deleted AS (
-            DELETE FROM {history} WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM {history} WHERE at < $1 LIMIT $2
-            )) RETURNING 1
+        f"""WITH old AS MATERIALIZED (
+            SELECT table_name, record_id, seq, at FROM {history} WHERE at < $1 LIMIT $2
+        ), deleted AS (
+            DELETE FROM {history} h USING old o
+            WHERE h.table_name = o.table_name AND h.record_id = o.record_id AND h.seq = o.seq
+                AND h.at = o.at
+            RETURNING 1
         ) SELECT count(*) FROM deleted""",
         before,
         limit,
@@ -165,11 +168,11 @@ async def assign(connections: ConnectionPools, table: Table, query: Query, expor
     """Assign archived rows without an export to this one, in the order of their index."""
     binder = Binder(export)
     where = " AND ".join(["t.export_id IS NULL", *conditions(table, query.where, binder)])
-    limit = binder.add(query.limit, "bigint")
+    limit, id = binder.add(query.limit, "bigint"), table.id.ident
     rows = await connections.fetch(
         f"""WITH assigned AS (
-            UPDATE {table.archive} t SET export_id = $1::text WHERE t.ctid = ANY(ARRAY(
-                SELECT t.ctid FROM {table.archive} t WHERE {where}
+            UPDATE {table.archive} t SET export_id = $1::text WHERE t.{id} = ANY(ARRAY(
+                SELECT t.{id} FROM {table.archive} t WHERE {where}
                 ORDER BY t.archived_at LIMIT {limit} FOR UPDATE
             )) RETURNING 1
         ) SELECT count(*) FROM assigned""",

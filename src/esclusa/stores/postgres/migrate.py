@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from asyncpg import exceptions as pg
@@ -37,23 +38,17 @@ from esclusa.stores.postgres.client import ConnectionPools, mapped_errors
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.limits import (
     BESIDE_WRITERS_LIMITS,
-    LONG_SECONDS,
     MIGRATION_LIMITS,
 )
+from esclusa.stores.postgres.migration_lock import POLL_SECONDS, sole_migration
+from esclusa.stores.postgres.steps import repeatable
 
 # How often a lock that stops other programs is tried for, with growing pauses between: a minute.
 LOCK_ATTEMPTS = 15
 _LONGEST_PAUSE = 5.0
-# How often another migration is looked for, a lock's holder and the progress of an index.
-_POLL_SECONDS = 0.1
+# How often the progress of an index is reported.
 _REPORT_SECONDS = 5.0
 
-_OTHER_MIGRATION = """SELECT concat_ws(', ', 'pid ' || a.pid, nullif(a.application_name, ''),
-    a.usename, a.client_addr::text)
-FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-    AND (l.classid::bigint << 32) + l.objid::bigint = $1
-    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 _BUILDING = """SELECT phase, CASE WHEN blocks_total > 0 THEN 100 * blocks_done / blocks_total END
 FROM pg_stat_progress_create_index WHERE pid = $1"""
 
@@ -74,7 +69,7 @@ async def migrate(
     If nothing is missing and with ``foreign``, Esclusa's own indexes that nothing needs any more
     are dropped. Not before: workers of the version before may still use them.
     """
-    async with _sole_migration(connections, progress) as connection:
+    async with sole_migration(connections, progress) as connection:
         with mapped_errors(connections.url):
             missing = await schema.plan(connection, connections.installation, kinds, stages)
             steps = missing.steps
@@ -91,46 +86,6 @@ async def migrate(
             )
             tables |= after.tables
         return summaries(steps), after.earlier_ids
-
-
-@asynccontextmanager
-async def _sole_migration(connections: ConnectionPools, progress: Progress) -> AsyncIterator[Any]:
-    """Wait until no other migration runs; give a connection for this one.
-
-    The lock is asked for again and again: a session that waits for it would hold up the indexes
-    that the other migration builds. Behind a pooler it is held by a transaction of its own, which
-    does nothing else.
-    """
-    connection = await connections.dedicated()
-    keeper = await connections.dedicated() if connections.pooled else connection
-    try:
-        with mapped_errors(connections.url):
-            waits = 0
-            while not await _try_lock(keeper, connections):
-                if waits % round(_REPORT_SECONDS / _POLL_SECONDS) == 0:
-                    lock = connections.installation.migration_lock
-                    other = await keeper.fetchval(_OTHER_MIGRATION, lock)
-                    progress(f"waiting for another migration ({other or 'another session'})")
-                waits += 1
-                await asyncio.sleep(_POLL_SECONDS)
-        yield connection
-    finally:
-        for each in {connection, keeper}:
-            with suppress(Exception):
-                await each.close(timeout=LONG_SECONDS)
-
-
-async def _try_lock(keeper: Any, connections: ConnectionPools) -> bool:
-    lock = connections.installation.migration_lock
-    if not connections.pooled:
-        return bool(await keeper.fetchval("SELECT pg_try_advisory_lock($1)", lock))
-    await keeper.execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")
-    if await keeper.fetchval("SELECT pg_try_advisory_xact_lock($1)", lock):
-        # the last result would keep its snapshot, for which an index that is built would wait
-        await keeper.execute("SELECT 1")
-        return True
-    await keeper.execute("ROLLBACK")
-    return False
 
 
 class _Runner:
@@ -172,6 +127,12 @@ class _Runner:
                 await self._connection.execute(BESIDE_WRITERS_LIMITS.set_session)
             await self._execute(group[0])
             return
+        if self._connections.installation.portable:
+            await self._connection.execute(MIGRATION_LIMITS.set_session)
+            for step in group:
+                for sql in repeatable(step.sql):
+                    await self._execute(replace(step, sql=sql))
+            return
         async with self._connection.transaction():
             await self._connection.execute(MIGRATION_LIMITS.set_local)
             for step in group:
@@ -201,7 +162,7 @@ class _Runner:
         async def watch() -> None:
             reported = time.monotonic()
             while True:
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 with suppress(StoreUnavailable, StoreConflict):
                     found = await locks.blockers(self._connections, pid)
                     holders.update(found)

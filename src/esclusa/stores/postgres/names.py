@@ -27,9 +27,14 @@ def quote(name: str) -> str:
 
 @dataclass(frozen=True)
 class Installation:
-    """What is named after the schema of an installation."""
+    """What is named after the schema of an installation.
+
+    ``portable``: use nothing that databases which speak PostgreSQL's protocol often lack: ``ctid``,
+    ``LISTEN`` and ``NOTIFY``, advisory locks, schema changes in transactions.
+    """
 
     schema: str = SCHEMA
+    portable: bool = False
 
     def system(self, table: str) -> str:
         """Return the identifier of a system table: ``esclusa_runs`` is ``esclusa.runs``."""
@@ -69,6 +74,14 @@ class Installation:
     @property
     def migrations(self) -> str:
         return self.system("migrations")
+
+    @property
+    def wakes(self) -> str:
+        return self.system("wakes")
+
+    @property
+    def migration_locks(self) -> str:
+        return self.system("migration_locks")
 
     @property
     def channel(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -43,6 +43,13 @@ class NotificationListener(WakeCallbacks):
         with suppress(TimeoutError):  # best effort: the task goes on trying to connect
             await asyncio.wait_for(self._connected.wait(), 10)
         return remove
+
+    async def wake(self, tables: Sequence[str]) -> None:
+        """Wake listeners of every process."""
+        await notify(self._connections.fetch, self._connections.installation.channel, tables)
+
+    def written(self, tables: Iterable[str]) -> None:
+        """Records in these tables may have become due: the statement has notified listeners."""
 
     async def _stop_following(self) -> None:
         await super()._stop_following()

@@ -16,7 +16,13 @@ from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_
 from esclusa.stores.postgres.codec import TEXT_TYPES, Table, literal
 from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.queries import occurring_states
-from esclusa.stores.postgres.statements import ROW_LOCK, STAMP_ONCE, in_states, notify_call
+from esclusa.stores.postgres.statements import (
+    ROW_LOCK,
+    STAMP_ONCE,
+    in_states,
+    notify_call,
+    row_place,
+)
 from esclusa.stores.postgres.steps import shown
 
 _HAS_COLUMN = """SELECT EXISTS (
@@ -123,9 +129,7 @@ def _rename_statement(table: Table, renamed: Mapping[str, str], *, only: bool = 
     cases = " ".join(
         f"WHEN {literal(old)} THEN {status.write(literal(new))}" for old, new in renamed.items()
     )
-    part, same_part = "", ""
-    if table.kind.attached:  # each partition has ctids of its own
-        part, same_part = ", t.tableoid AS part", " AND t.tableoid = p.part"
+    place, same_place = row_place(table)
     history = ""
     if table.kind.history:
         reasons = " ".join(
@@ -141,13 +145,13 @@ def _rename_statement(table: Table, renamed: Mapping[str, str], *, only: bool = 
             FROM moved
         )"""
     return f"""WITH picked AS MATERIALIZED (
-            SELECT t.ctid AS place{part}, {status.read()} AS was FROM {table.ident} t
+            SELECT {place}t.{table.id.ident} AS id, {status.read()} AS was FROM {table.ident} t
             WHERE {in_states(table, list(renamed))} AND {picked}
             LIMIT $2::bigint {ROW_LOCK} SKIP LOCKED
         ),
         moved AS (
             UPDATE {table.ident} t SET {status.ident} = CASE p.was {cases} END
-            FROM picked p WHERE t.ctid = p.place{same_part}
+            FROM picked p WHERE {same_place}
             RETURNING {table.id.read()} AS id, p.was, {status.read()} AS now_is
         ){history}
         SELECT count(*), CASE WHEN count(*) > 0 THEN {notify_call(table)} END,

@@ -119,9 +119,18 @@ async def _in_transaction(
     moved = [(n, s) for n, s in numbered if n in done]
     woken = {s.ref.kind.table for _, s in moved if _wakes(context.table(s.ref.kind), s)}
     woken |= await _apply(context, [(n, s) for n, s in moved if s.effects])
-    if woken:
+    if woken and not context.portable:
         await notify(context.fetch, context.channel, sorted(woken))
     return done
+
+
+def woken_tables(table_of: Callable[[Kind], Table], settlements: Sequence[Settlement]) -> set[str]:
+    """Return the tables in which these settlements may leave a record that is due."""
+    changed = {
+        e.record.kind if isinstance(e, Create) else e.kind for s in settlements for e in s.effects
+    }
+    own = {s.ref.kind.table for s in settlements if _wakes(table_of(s.ref.kind), s)}
+    return own | {kind.table for kind in changed}
 
 
 def _wakes(table: Table, s: Settlement) -> bool:

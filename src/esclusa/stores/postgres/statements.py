@@ -57,6 +57,8 @@ class WriteContext:
     new_id: Callable[[], str]
     # The channel of NOTIFY.
     channel: str
+    # Whether NOTIFY cannot be used.
+    portable: bool = False
 
 
 class Binder:
@@ -79,9 +81,24 @@ class Binder:
 
 
 def notify_call(table: Table) -> str:
-    """Return the call that notifies listeners of a table."""
+    """Return the call that notifies listeners of a table; the portable profile has none."""
+    if table.installation.portable:
+        return "NULL"
     channel = literal(table.installation.channel)
     return f"(SELECT pg_notify({channel}, {literal(table.name)}))"
+
+
+def row_place(table: Table) -> tuple[str, str]:
+    """Return what a CTE ``p`` must select of rows it locks, and the test that finds them again.
+
+    By ctid this is cheapest. A row that was changed just before it was locked is not found there;
+    the next call takes it. The portable profile finds rows by their id.
+    """
+    if table.installation.portable:
+        return "", f"t.{table.id.ident} = p.id"
+    if table.kind.attached:  # each partition has ctids of its own
+        return "t.ctid AS place, t.tableoid AS part, ", "t.ctid = p.place AND t.tableoid = p.part"
+    return "t.ctid AS place, ", "t.ctid = p.place"
 
 
 # conditions

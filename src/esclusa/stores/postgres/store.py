@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from esclusa.model.settlement import (
     Backlog,
     ClaimRequest,
     Duplicate,
+    FanOut,
     Inserted,
     Leased,
     RecordWithChildren,
@@ -53,9 +54,10 @@ from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.isolation import SettlementIsolation
 from esclusa.stores.postgres.limits import LONG_LIMITS, StatementLimits, part_limits
 from esclusa.stores.postgres.names import SCHEMA, Installation
-from esclusa.stores.postgres.notifications import NotificationListener, notify
-from esclusa.stores.postgres.settlements import settle
+from esclusa.stores.postgres.notifications import NotificationListener
+from esclusa.stores.postgres.settlements import settle, woken_tables
 from esclusa.stores.postgres.statements import WriteContext
+from esclusa.stores.postgres.wakes import WakeTable
 
 
 class PostgresStore:
@@ -64,6 +66,7 @@ class PostgresStore:
     ``schema`` has Esclusa's own tables. Installations with different schemas share nothing.
     ``statement_cache_size=0`` is for a pooler such as PgBouncer; notifications from other processes
     then need a session-mode pool, and polling remains. ``clock_offset`` may change at any time.
+    ``portable``: do without what other databases with PostgreSQL's protocol lack; see ``names``.
     ``timeout``: seconds after which a claim, renewal or settlement that does not end is given up;
     well below the shortest lease.
     """
@@ -80,13 +83,15 @@ class PostgresStore:
         statement_cache_size: int = 512,
         timeout: float = 10.0,
         schema: str = SCHEMA,
+        portable: bool = False,
     ) -> None:
-        self._installation = Installation(schema)
+        self._installation = Installation(schema, portable)
         self._connections = ConnectionPools(
             dsn, pool_size, statement_cache_size, timeout, self._installation
         )
         self._budgets = BudgetTable(self._installation)
-        self._listener = NotificationListener(self._connections)
+        listener = WakeTable if portable else NotificationListener
+        self._listener: WakeTable | NotificationListener = listener(self._connections)
         self._tables: dict[str, Table] = {}
         self._stages: dict[str, dict[str, Stage]] = defaultdict(dict)
         self._refused_renames = defaultdict[str, RefusedRenames](RefusedRenames)
@@ -122,7 +127,12 @@ class PostgresStore:
 
     def _context(self, fetch: Fetch) -> WriteContext:
         return WriteContext(
-            fetch, self._table, self._offset, self._new_id, self._installation.channel
+            fetch,
+            self._table,
+            self._offset,
+            self._new_id,
+            self._installation.channel,
+            self._installation.portable,
         )
 
     def _long_context(self, connection: Any) -> WriteContext:
@@ -201,23 +211,31 @@ class PostgresStore:
         )
         try:
             if one_statement:
-                return await inserts.insert_all(self._context(self._connections.fetch), records)
-            return await self._connections.transaction(
-                lambda connection: inserts.insert_all(self._long_context(connection), records),
-                limits=LONG_LIMITS,
-            )
+                context = self._context(self._connections.fetch)
+                answers = await inserts.insert_all(context, records)
+            else:
+                answers = await self._connections.transaction(
+                    lambda connection: inserts.insert_all(self._long_context(connection), records),
+                    limits=LONG_LIMITS,
+                )
         except VALUE_ERRORS as error:
             raise inserts.bad_record(records, error) from error
+        if self._installation.portable:
+            self._listener.written({record.kind.table for record in records})
+        return answers
 
     async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
         try:
-            return await self._connections.transaction(
+            answers = await self._connections.transaction(
                 lambda connection: inserts.insert_if_new(self._long_context(connection), groups),
                 limits=LONG_LIMITS,
             )
         except VALUE_ERRORS as error:
             drafts = [draft for g in groups for draft in (g.first, *drafts_of(g.rest))]
             raise inserts.bad_record(drafts, error) from error
+        if self._installation.portable:
+            self._listener.written(set(_tables_of(groups)))
+        return answers
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         return await queries.get(self._connections, self._table(kind), ids)
@@ -361,10 +379,13 @@ class PostgresStore:
         if not settlements:
             return []
         try:
-            return await settle(self._connections, self._context, settlements)
+            verdicts = await settle(self._connections, self._context, settlements)
         except Exception as error:  # noqa: BLE001 - whatever the fault is, the others are written
             isolation = SettlementIsolation(self._connections, self._context, settlements)
-            return await isolation.run(error)
+            verdicts = await isolation.run(error)
+        if self._installation.portable:
+            self._listener.written(woken_tables(self._table, settlements))
+        return verdicts
 
     # budgets
 
@@ -403,7 +424,16 @@ class PostgresStore:
     # waking
 
     async def wake(self, kind: Kind) -> None:
-        await notify(self._connections.fetch, self._installation.channel, [kind.table])
+        await self._listener.wake([kind.table])
 
     async def listen(self, callback: Callback) -> Callable[[], Awaitable[None]]:
         return await self._listener.add(callback)
+
+
+def _tables_of(records: Sequence[Record | FanOut | RecordWithChildren]) -> Iterator[str]:
+    for each in records:
+        if isinstance(each, RecordWithChildren):
+            yield each.first.kind.table
+            yield from _tables_of(each.rest)
+        else:
+            yield (each.record if isinstance(each, FanOut) else each).kind.table

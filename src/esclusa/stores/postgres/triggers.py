@@ -21,7 +21,8 @@ async def trigger_steps(
         return [], []
     name = f"{table.installation.schema}_notify"
     exists = await connection.fetchval(_EXISTS, table.ident, name)
-    if exists is kind.track.notify:
+    wanted = kind.track.notify and not table.installation.portable
+    if exists is wanted:
         return [], []
     if exists:
         drop = f"DROP TRIGGER IF EXISTS {quote(name)} ON {table.ident}"
