@@ -187,6 +187,8 @@ async def open_store(
             alert_backlog=settings.alert_backlog_seconds,
             alert_budget=settings.alert_budget_share,
             alert_no_worker=settings.alert_no_worker_seconds,
+            alert_silence=settings.alert_silence_seconds,
+            alert_dead_letters=settings.alert_dead_letters,
             keep_history=settings.keep_history_days or None,
             keep_dead_letters=settings.keep_dead_letters_days or None,
             keep_audit=settings.keep_audit_days or None,

@@ -310,3 +310,25 @@ def test_text_from_outside_cannot_command_the_terminal(esclusa: RunCommand, tmp_
     out = esclusa("records", "notes", "--pipelines", "esc.py").out
     assert "\x1b" not in out
     assert "\\x1b[2Jboo" in out
+
+
+def test_rules_for_alerts(greeted: RunCommand) -> None:
+    text = greeted("alert-rules").out
+    assert "backlog" in text
+    assert "hello.say-hello" in text
+    assert greeted("alert-rules", "set", "backlog", "2h").code == 2  # without a reason
+    subject = ("--subject", "hello.say-hello")
+    changed = greeted("alert-rules", "set", "backlog", "2h", *subject, "--reason", "slow")
+    assert changed.code == 0, changed.err
+    assert changed.out.strip() == "backlog of hello.say-hello: 2h"
+    items = greeted("alert-rules", "--json").json["items"]
+    rule = next(i for i in items if (i["rule"], i["subject"]) == ("backlog", "hello.say-hello"))
+    assert (rule["threshold"], rule["declared"]) == (7200.0, 3600.0)
+    muted = greeted("alert-rules", "mute", "backlog", "--for", "1h", "--note", "maintenance")
+    assert "backlog of all is muted until" in muted.out
+    assert "maintenance" in greeted("alert-rules").out
+    assert greeted("alert-rules", "unmute", "backlog").code == 0
+    assert "maintenance" not in greeted("alert-rules").out
+    assert greeted("alert-rules", "reset", "backlog", *subject).out.strip().endswith("as declared")
+    wrong = greeted("alert-rules", "mute", "backlog", "--for", "a while", "--note", "n")
+    assert (wrong.code, "is not a duration" in wrong.err) == (2, True)

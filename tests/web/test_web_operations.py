@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -261,3 +262,27 @@ async def test_why_says_who_paused_the_cycle(shop: Client) -> None:
     [paused] = [reason["text"] for reason in reasons if reason["code"] == "paused"]
     assert paused.startswith("cycle shop.work was paused by api at 20")
     assert ": inventory; resume it with 'esclusa resume shop.work'" in paused
+
+
+async def test_rules_for_alerts_are_changed_and_muted(shop: Client) -> None:
+    def rule(answer: dict[str, Any], subject: str) -> dict[str, Any]:
+        return next(i for i in answer["items"] if (i["rule"], i["subject"]) == ("backlog", subject))
+
+    assert rule((await shop.get("/api/alert-rules")).json, "*")["threshold"] == 3600.0
+    body = {"rule": "backlog", "subject": "shop.work", "threshold": "2h", "reason": "slow"}
+    changed = (await shop.call("PUT", "/api/alert-rules", json=body)).json
+    assert (changed["threshold"], changed["declared"]) == (7200.0, 3600.0)
+    assert changed["changed"]["reason"] == "slow"
+    both = await shop.call("PUT", "/api/alert-rules", json=body | {"reset": True})
+    assert "either 'threshold' or 'reset'" in str(both.problem(422))
+    reset = {"rule": "backlog", "subject": "shop.work", "reset": True}
+    assert (await shop.call("PUT", "/api/alert-rules", json=reset)).json["threshold"] == 3600.0
+    await shop.runtime.engine.alerts.begin("test", "shop.work", "check this")
+    mute = {"name": "test", "subject": "shop.work", "for": "2h", "note": "known"}
+    assert (await shop.post("/api/alerts/mute", mute)).json["mutes"][0]["note"] == "known"
+    [alert] = (await shop.get("/api/alerts?name=test")).json["items"]
+    assert alert["mute"]["note"] == "known"
+    unmute = {"name": "test", "subject": "shop.work"}
+    assert (await shop.post("/api/alerts/unmute", unmute)).json["mutes"] == []
+    refused = await shop.post("/api/alerts/mute", mute | {"for": "a while"})
+    assert "'a while' is not a duration" in refused.problem(400)["detail"]

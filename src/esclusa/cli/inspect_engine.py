@@ -123,17 +123,27 @@ def _named(counters: dict[str, int]) -> str:
 @click.pass_obj
 def alerts(session: Session, limit: int, after: str | None) -> None:
     """Alerts, newest first."""
-    page = session.look(lambda runtime: runtime.read_model.alerts(limit=limit, after=after))
+
+    async def ask(runtime: Runtime) -> tuple[Page[Record], list[dict[str, Any] | None]]:
+        page = await runtime.read_model.alerts(limit=limit, after=after)
+        found = [alert for alert in page.items if isinstance(alert, Alert)]
+        return page, await runtime.read_model.mutes(found)
+
+    page, mutes = session.look(ask)
     session.show_page(
         page,
-        ["ALERT", "!SUBJECT", "BEGUN (UTC)", "+MESSAGE", "ENDED (UTC)"],
+        ["ALERT", "!SUBJECT", "BEGUN (UTC)", "+MESSAGE", "ENDED (UTC)", "MUTED UNTIL (UTC)"],
         (
-            (a.name, a.subject, moment(a.begun_at), a.message, _ended(a))
-            for a in page.items
+            (*(a.name, a.subject, moment(a.begun_at), a.message, _ended(a)), _muted(mute))
+            for a, mute in zip(page.items, mutes, strict=True)
             if isinstance(a, Alert)
         ),
         "No alerts.",
     )
+
+
+def _muted(mute: dict[str, Any] | None) -> str:
+    return "-" if mute is None else f"{moment(mute['until'])} by {mute['by']}"
 
 
 def _ended(alert: Alert) -> str:

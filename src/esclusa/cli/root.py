@@ -45,7 +45,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Operate": (
         "operate",
-        ("retry", "move", "repair", "dead-letters", "pause", "resume", "limit"),
+        (
+            *("retry", "move", "repair", "dead-letters"),
+            *("pause", "resume", "limit", "alert-rules"),
+        ),
     ),
     "Statistics": ("stats", ("rates", "archives", "audit")),
     "Administration": (
@@ -59,6 +62,7 @@ COMMANDS = {name: module for module, names in GROUPS.values() for name in names}
     "dead-letters": "dead_letters",
     "dev": "dev",
     "mcp": "mcp",
+    "alert-rules": "alert_rules",
     "testing": "testing",
     "reference": "reference",
 }

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeGuard, TypeVar
 
+from esclusa.engine.alert_rules import AlertRules
 from esclusa.engine.alerts import AlertLog
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycle_records import CycleRecords
@@ -15,6 +17,7 @@ from esclusa.engine.forecast import waits_for
 from esclusa.engine.options import Options
 from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Minute, Rates, latest, minute_of
+from esclusa.engine.record_alerts import RecordAlerts
 from esclusa.engine.records import Records
 from esclusa.engine.registry import SYSTEM, Registry
 from esclusa.engine.runs import RunContext
@@ -72,6 +75,7 @@ class AlertJudge:
         *,
         active: Callable[[str], RunContext | None],
         pauses: StagePauses,
+        rules: AlertRules,
     ) -> None:
         self._alerts = alerts
         self._registry = registry
@@ -86,6 +90,12 @@ class AlertJudge:
         self._active = active
         self._pauses = pauses
         self._tripped = pauses.tripped
+        self._rules = rules
+        self._record_alerts = RecordAlerts(
+            alerts, registry, store, records, cycle_records, clock, rules
+        )
+        self._changed = asyncio.Event()
+        rules.on_change = self._changed.set
         self._task: asyncio.Task[None] | None = None
         self._looked: dict[str, float] = {}
 
@@ -97,14 +107,15 @@ class AlertJudge:
             await end_tasks(self._task)
 
     async def _loop(self) -> None:
-        limits = [_given(s.alert_backlog, None) for s in self._registry.all_stages]
-        limits += [self._options.alert_backlog, self._options.alert_no_worker]
-        slow = min([SLOW, *(limit / 4 for limit in limits if limit)])
         last = time.monotonic()
         while True:
-            await asyncio.sleep(min(self._options.judge, max(0.5, slow)))
+            slow = min(SLOW, (self._rules.shortest_wait(self._registry.all_stages) or SLOW) / 4)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(self._options.judge, max(0.5, slow))):
+                    await self._changed.wait()
             await self._try(self._alerts.retry, self._error_shares)
-            if time.monotonic() - last >= slow:
+            if self._changed.is_set() or time.monotonic() - last >= slow:
+                self._changed.clear()
                 await self.judge()
                 last = time.monotonic()
 
@@ -120,6 +131,9 @@ class AlertJudge:
             self._backlogs,
             self._workers,
             self._budgets,
+            self._rates_off,
+            self._record_alerts.silences,
+            self._record_alerts.dead_letters,
         )
 
     async def _try(self, *rules: Callable[[], Awaitable[None]]) -> None:
@@ -263,15 +277,23 @@ class AlertJudge:
 
     def _too_many(self, cycle: Cycle, failed: int, taken: int) -> bool | None:
         """Whether too many attempts failed. None: there are too few, or no alert is wanted."""
-        rate = _given(cycle.alert_rate, self._options.alert_rate)
+        rate = self._rules.error_rate(cycle)
         if rate is None or taken < max(1, _given(cycle.alert_min, self._options.alert_min)):
             return None
         return failed > rate * taken
 
+    async def _rates_off(self) -> None:
+        """End the alerts of error shares that an operator switched off."""
+        for name, subject in list(await self._alerts.open()):
+            stage = self._registry.stages.get(subject)
+            cycle = self._registry.cycles.get(subject) or (stage and self._registry.cycle_of(stage))
+            if name == "error_rate" and cycle and self._rules.error_rate(cycle) is None:
+                await self._alerts.end(name, subject)
+
     async def _begin_share(
         self, cycle: Cycle, subject: str, failed: int, taken: int, **details: str
     ) -> None:
-        rate = _given(cycle.alert_rate, self._options.alert_rate) or 0.0
+        rate = self._rules.error_rate(cycle) or 0.0
         message = text(
             "error_rate",
             cycle=subject,
@@ -288,10 +310,12 @@ class AlertJudge:
 
     async def _backlogs(self) -> None:
         for stage in self._registry.all_stages:
-            limit = _given(stage.alert_backlog, self._options.alert_backlog)
+            limit = self._rules.backlog(stage)
             cycles = [c for c in self._registry.cycles.values() if stage in c.stages]
             cycles = [cycle for cycle in cycles if self._scheduled(cycle)]
             if not limit or not cycles:
+                if not limit:
+                    await self._alerts.end("backlog", stage.name)
                 continue
             oldest = await self._oldest(stage)
             since = _first(_chance(cycle.schedule, oldest) for cycle in cycles)
@@ -304,9 +328,8 @@ class AlertJudge:
                 await self._alerts.begin("backlog", stage.name, message)
 
     async def _workers(self) -> None:
-        if not self._options.alert_no_worker:
-            return
-        alive, late = await self.unserved()
+        is_on = self._rules.no_worker() is not None
+        alive, late = await self.unserved() if is_on else (True, {})
         if not alive and late:
             message = text("no_worker", since=min(late.values()))
             await self._alerts.begin("no_worker", NOBODY, message)
@@ -325,7 +348,7 @@ class AlertJudge:
         Each with the time since when. A cycle that was run a moment ago, by a tick or by hand, is
         not among them.
         """
-        now, limit = self._clock.now(), self._options.alert_no_worker or NO_WORKER
+        now, limit = self._clock.now(), self._rules.no_worker() or NO_WORKER
         running = self._records.each(WorkerRecord, {"status": "running"})
         workers = [w async for w in running if w.due_at is not None and w.due_at > now]
         late = {}
@@ -365,15 +388,15 @@ class AlertJudge:
 
     async def _budgets(self) -> None:
         for budget in {b.name: b for plan in self._registry.plans for b in plan.budgets}.values():
-            share = self._budget_share(budget)
+            share = self._rules.budget(budget, self._registry.all_stages)
             windows = await self._store.usage(budget)
-            early = [use for use in windows if share is not None and use.per in LONG_WINDOWS]
-            for use in early:
-                await self._budget(budget, use, share or 0.0)
+            for use in (use for use in windows if use.per in LONG_WINDOWS):
+                await self._budget(budget, use, share)
 
-    async def _budget(self, budget: Budget, use: WindowUse, share: float) -> None:
+    async def _budget(self, budget: Budget, use: WindowUse, share: float | None) -> None:
         subject, empty = f"{use.budget}/{use.per}", use.runs_out_at(self._clock.now())
-        is_early = empty is not None and use.used > 0 and use.used >= share * use.limit
+        enough = share is not None and use.used > 0 and use.used >= share * use.limit
+        is_early = empty is not None and enough
         paused = self._cycle_records.paused
         if not is_early or not await waits_for(self._registry, self._store, budget, [use], paused):
             await self._alerts.end("budget_early", subject)
@@ -388,13 +411,6 @@ class AlertJudge:
             reset=use.reset,
         )
         await self._alerts.begin("budget_early", subject, message)
-
-    def _budget_share(self, budget: Budget) -> float | None:
-        """The lowest threshold of the stages that use the budget. None: no alert is wanted."""
-        stages = [s for s in self._registry.all_stages if s.budget == budget]
-        given = [_given(stage.alert_budget, self._options.alert_budget) for stage in stages]
-        given = given or [self._options.alert_budget]
-        return min((share for share in given if share is not None), default=None)
 
 
 def _given(threshold: T | FromSetting, setting: T) -> T:

@@ -69,6 +69,8 @@ class AlertLog:
         telemetry: Telemetry,
         worker: str,
         sink: AlertSink | None,
+        *,
+        muted: Callable[[str, str], bool] = lambda name, subject: False,
     ) -> None:
         self._store = store
         self._records = records
@@ -76,6 +78,7 @@ class AlertLog:
         self._telemetry = telemetry
         self._worker = worker
         self._sink = sink
+        self._muted = muted
         self._open: dict[AlertKey, Alert] = {}
         self._read_at = float("-inf")
         self._waiting: dict[AlertKey, _Begin | _End] = {}
@@ -188,6 +191,7 @@ class AlertLog:
             begun_at=now,
             confirmed_at=now,
             confirmed_by=self._worker,
+            held_back=self._muted(name, subject) or None,
             details=dict(report.details),
         )
         [answer] = await self._store.insert([alert])
@@ -202,7 +206,12 @@ class AlertLog:
     async def _confirm(self, alert: Alert) -> bool:
         """Write that the alert is still true, at most once a minute."""
         if self._aged(alert):
-            fields = {"confirmed_at": self._clock.now(), "confirmed_by": self._worker}
+            fields: dict[str, Any] = {
+                "confirmed_at": self._clock.now(),
+                "confirmed_by": self._worker,
+            }
+            if due := alert.held_back and not self._muted(alert.name, alert.subject):
+                fields["held_back"] = False
             await self._store.settle(
                 [
                     Settlement(
@@ -211,6 +220,8 @@ class AlertLog:
                 ]
             )
             alert = alert.but(**fields)
+            if due:
+                await self._send(alert.but(message=str(load(alert.message))))
         self._open[alert.name, alert.subject] = alert
         return True
 
@@ -260,7 +271,7 @@ class AlertLog:
         await self._send(alert.but(message=str(message)))
 
     async def _send(self, alert: Alert) -> None:
-        if self._sink is None:
+        if self._sink is None or alert.held_back or self._muted(alert.name, alert.subject):
             return
         try:
             await self._sink(alert)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from esclusa.engine.alert_rules import AlertRules
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycle_records import CycleRecords
 from esclusa.engine.cycles import CycleRunner
@@ -66,6 +67,7 @@ class AuditedOperations:
         clock: StoreClock,
         dead_letters: DeadLetters,
         masked: Masked,
+        alert_rules: AlertRules,
     ) -> None:
         self.who = who
         self._registry = registry
@@ -75,6 +77,7 @@ class AuditedOperations:
         self._clock = clock
         self._dead_letters = dead_letters
         self._masked = masked
+        self._alert_rules = alert_rules
 
     async def note(
         self,

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from esclusa.engine.alert_judge import AlertJudge
+from esclusa.engine.alert_rules import READ, READ_METERED, AlertRules
 from esclusa.engine.alerts import AlertLog, AlertSink
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.attempt import StageTools
@@ -99,7 +100,9 @@ class Engine:
         self.startup = Startup(telemetry, options.store_wait)
         self.clock = clock = StoreClock(store)
         self.records = records = Records(store)
-        self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink)
+        self.alert_rules = AlertRules(records, clock, options)
+        muted = self.alert_rules.muted
+        self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink, muted=muted)
         system = system_pipeline(
             publisher,
             self.alerts,
@@ -153,6 +156,7 @@ class Engine:
             worker,
             active=self.under_way,
             pauses=self.pauses,
+            rules=self.alert_rules,
         )
         self._rng = rng or Random()
         self.registration = WorkerRegistration(
@@ -184,6 +188,12 @@ class Engine:
                 PAUSES_READ_METERED if store.metered else PAUSES_READ,
                 telemetry,
                 self.runner.refresh_pauses,
+            ),
+            Periodic(
+                "reading alert rules",
+                READ_METERED if store.metered else READ,
+                telemetry,
+                self.alert_rules.refresh,
             ),
             Periodic(
                 "writing rates and reading cycles",
@@ -256,6 +266,7 @@ class Engine:
                 partial(self.cycle_records.write, list(self.registry.cycles.values()))
             )
             await self.startup.call(self.cycle_records.refresh)
+            await self.startup.call(self.alert_rules.refresh)
             if register:
                 names = self.registry.cycles if register is True else register
                 cycles = [self.registry.cycle(name) for name in names]
@@ -322,6 +333,7 @@ class Engine:
             self.clock,
             self._dead_letters,
             masked,
+            self.alert_rules,
         )
 
     def read_model(self, titles: Titles | None = None) -> ReadModel:
@@ -334,6 +346,7 @@ class Engine:
             self.options,
             titles or Titles(),
             self.artifacts,
+            self.alert_rules,
         )
 
     def archiver(self) -> Archiver:

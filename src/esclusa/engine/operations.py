@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from esclusa.engine.audited import Acted, AuditedOperations
+from esclusa.engine.alert_operations import AlertOperations
+from esclusa.engine.audited import Acted
 from esclusa.engine.runs import RunContext
 from esclusa.engine.selection import narrowed, selected
 from esclusa.model.decide import fault_error
@@ -45,7 +46,7 @@ MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
 WAKE_LEASE = 10.0
 
 
-class Operations(AuditedOperations):
+class Operations(AlertOperations):
     """The operations of one person or token; ``who`` is stored in the history and the audit.
 
     ``seen`` is how many records matched when the operator decided. If more match now, nothing is

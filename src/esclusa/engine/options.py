@@ -22,8 +22,9 @@ class Options:
     When an alert begins, unless the stage or cycle says otherwise; None: never. ``alert_rate``: the
     share of failed attempts, of at least ``alert_min``. ``alert_backlog``: seconds that a record is
     due. ``alert_budget``: the used share of a budget that will run out before its reset.
-    ``alert_no_worker``: seconds that work is due while no worker runs. ``judge``: seconds between
-    two judgements.
+    ``alert_no_worker``: seconds that work is due while no worker runs. ``alert_silence``: seconds
+    without a record. ``alert_dead_letters``: how many of one table are open. ``judge``: seconds
+    between two judgements.
     """
 
     lease: float = 60.0
@@ -39,6 +40,8 @@ class Options:
     alert_backlog: float | None = 3600.0
     alert_budget: float | None = 0.5
     alert_no_worker: float | None = 300.0
+    alert_silence: float | None = None
+    alert_dead_letters: int | None = 100
     judge: float = 15.0
     keep_history: float | None = 365.0
     keep_dead_letters: float | None = 180.0

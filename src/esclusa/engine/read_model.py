@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from esclusa.engine import read_shapes as shapes
+from esclusa.engine.alert_rules import mute_shape
 from esclusa.engine.forecast import Conditions, waits_for
 from esclusa.engine.pauses import open_pauses
 from esclusa.engine.rates import merge
@@ -237,6 +238,20 @@ class ReadModel(RecordReader):
         return await self.records(
             Alert.kind.table, where or {}, order="-begun_at", limit=limit, after=after
         )
+
+    async def alert_rules(self) -> dict[str, Any]:
+        """The rules for alerts with the thresholds that count now, and everything that is muted."""
+        await self._alert_rules.refresh()
+        return {
+            "items": list(self._alert_rules.listed(self.registry)),
+            "mutes": [mute_shape(row, self.now()) for row in self._alert_rules.mutes()],
+        }
+
+    async def mutes(self, alerts: Sequence[Alert]) -> list[dict[str, Any] | None]:
+        """For each alert, until when, by whom and why it is muted; None if it is not."""
+        await self._alert_rules.refresh()
+        found = [self._alert_rules.mute(alert.name, alert.subject) for alert in alerts]
+        return [mute_shape(row, self.now()) for row in found]
 
     async def archives(self) -> list[dict[str, Any]]:
         """Each kind with an archive: its rows, and what was exported, verified and dropped."""

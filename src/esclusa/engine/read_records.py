@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from esclusa.engine import read_shapes as shapes
+from esclusa.engine.alert_rules import AlertRules
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.deadlines import deadline_of, entered_at
 from esclusa.engine.options import Options
@@ -53,6 +54,7 @@ class RecordReader:
         options: Options,
         titles: shapes.Titles,
         artifacts: Artifacts,
+        alert_rules: AlertRules,
     ) -> None:
         self.registry = registry
         self._store = store
@@ -61,6 +63,7 @@ class RecordReader:
         self._options = options
         self._titles = titles
         self._artifacts = artifacts
+        self._alert_rules = alert_rules
 
     @property
     def store_url(self) -> str:

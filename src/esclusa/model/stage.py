@@ -168,6 +168,7 @@ class Stage:
     )
     alert_backlog: float | FromSetting | None = _option("setting", _seconds_or_none, nullable=True)
     alert_budget: float | FromSetting | None = _option("setting", _share, nullable=True)
+    alert_silence: float | FromSetting | None = _option("setting", _seconds_or_none, nullable=True)
     dead_letter: Callable[[Any], dict[str, Any]] | None = _option(None, _function, compare=False)
     dead_letter_topic: str | None = _option(None, _topic)
     log_as: Callable[[Any], str] | None = _option(None, _function, compare=False)

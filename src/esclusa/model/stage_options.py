@@ -135,6 +135,9 @@ class StageOptions(CycleOptions, total=False):
     # It will not last if it runs out before the window resets, at the rate so far. By default
     # `ESCLUSA_ALERT_BUDGET_SHARE`.
     alert_budget: float | FromSettings[float] | None
+    # How long no record may go through the stage before an alert begins, at most 10 days. None: no
+    # alert. By default `ESCLUSA_ALERT_SILENCE_SECONDS`.
+    alert_silence: str | float | timedelta | FromSettings[str | float] | None
     # What a dead letter contains of the record. None: all of it.
     dead_letter: Callable[[Any], dict[str, Any]] | None
     # A topic to which dead letters are also published, by the outbox.

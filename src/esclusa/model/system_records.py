@@ -186,7 +186,8 @@ class Alert(
     """Something that a person should look at: it begins, and it ends.
 
     ``number`` counts how often the alert of this name and subject has begun. ``confirmed_at`` and
-    ``confirmed_by``: when it was last found to be true, and by which process.
+    ``confirmed_by``: when it was last found to be true, and by which process. ``held_back``: it was
+    muted when it began, and has not been posted yet.
     """
 
     name: str
@@ -197,6 +198,7 @@ class Alert(
     ended_at: datetime | None = None
     confirmed_at: datetime | None = None
     confirmed_by: str | None = None
+    held_back: bool | None = None
     details: dict[str, Any] = {}
 
     lifecycle = Lifecycle(
@@ -210,6 +212,29 @@ class Alert(
     def key(self) -> str:
         """What the alert is about; at most one alert of this key is open."""
         return f"{self.name}:{self.subject}"
+
+
+class AlertRule(
+    Record, table="esclusa_alert_rules", system=True, key=("rule", "subject"), history=False
+):
+    """What operators changed about an alert, or about all alerts of a rule (``subject``: ``*``).
+
+    ``changed_at``: the ``threshold`` replaces the declared one; null in it means no alert.
+    ``muted_until``: its alerts are not posted before.
+    """
+
+    rule: str
+    subject: str
+    threshold: float | None = None
+    changed_at: datetime | None = None
+    changed_by: str | None = None
+    change_reason: str | None = None
+    muted_until: datetime | None = None
+    muted_at: datetime | None = None
+    muted_by: str | None = None
+    mute_note: str | None = None
+
+    lifecycle = Lifecycle("kept")
 
 
 class Audit(Record, table="esclusa_audit", system=True, history=False, index=[("-done_at",)]):
@@ -320,6 +345,7 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     WorkerRecord,
     RateRecord,
     Alert,
+    AlertRule,
     Audit,
     LifecycleRecord,
     Export,

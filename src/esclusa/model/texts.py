@@ -71,6 +71,8 @@ TEXTS: Final[Mapping[str, str]] = {
         "{table}: records are in {state} for longer than {limit}, and go to {to}; first {record}"
     ),
     "backlog": "{stage}: a record has been due since {since}, longer than {limit}",
+    "silence": "{stage}: no record has gone through for {limit}",
+    "dead_letters": "{table}: {count} dead letters are open, {limit} or more",
     "no_worker": "no worker is running, and work has been due since {since}",
     "no_worker_for": "no worker runs {cycle}, and its work has been due since {since}",
     "budget_early": (
@@ -236,6 +238,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "choose_once": "give ids or a filter, not both",
     "did_you_mean": "{refusal}. Did you mean {name}?",
     # What is wrong with a filter, an order or a cursor.
+    "no_rule": "there is no rule {rule}; the rules are: {known}",
+    "no_rule_subject": "the rule {rule} has no {subject}; it has: {known}",
+    "bad_threshold": "the threshold of {rule} is a number of {unit} from 0 to {most:g}",
+    "no_threshold": "{given!r} is no threshold: write 2h, 20%, a number, or off",
+    "mute_needs_end": "a mute ends at a time that is ahead, at most a year",
+    "mute_needs_note": "a mute needs a note: say why",
+    "rule_needs_reason": "a changed rule needs a reason: say why",
+    "no_alert_name": "there is no alert called {name}",
     "no_parameter": "there is no parameter {names}; there are: {known}",
     "no_field": "{table} has no field {name}; it has {fields}",
     "no_state": "{table} has no state {state!r}; it has {states}",

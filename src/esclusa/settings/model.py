@@ -241,6 +241,20 @@ class Settings(BaseModel):
         ge=0,
         help="How long work may be due without a worker before an alert begins; 0 for none.",
     )
+    alert_silence_seconds: float = option(
+        "ESCLUSA_ALERT_SILENCE_SECONDS",
+        0.0,
+        ge=0,
+        le=10 * 86400,
+        help="How long no record may go through a stage before an alert begins; 0 for none. A "
+        "stage may have its own alert_silence.",
+    )
+    alert_dead_letters: int = option(
+        "ESCLUSA_ALERT_DEAD_LETTERS",
+        100,
+        ge=0,
+        help="How many open dead letters of one kind begin an alert; 0 for none.",
+    )
     publish: str | None = option(
         "ESCLUSA_PUBLISH",
         None,

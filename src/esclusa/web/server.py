@@ -22,6 +22,7 @@ from esclusa.model.texts import text
 from esclusa.runtime import Runtime
 from esclusa.web import problems
 from esclusa.web.api import (
+    alert_rules,
     cycles,
     dead_letters,
     health,
@@ -49,7 +50,10 @@ from esclusa.web.security import BODY_LIMIT, SecurityMiddleware, cors_options
 PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
-_API: Final = (records, lifecycles, stages, status, cycles, dead_letters, views, tick, signals)
+_API: Final = (
+    *(records, lifecycles, stages, status, alert_rules),
+    *(cycles, dead_letters, views, tick, signals),
+)
 
 
 def create_app(

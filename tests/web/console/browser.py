@@ -42,6 +42,7 @@ async def pages(world: World) -> dict[str, str]:
         "budgets": "/console/budgets",
         "workers": "/console/workers",
         "alerts": "/console/alerts",
+        "alert-rules": "/console/alert-rules",
         "audit": "/console/audit",
         "archive": "/console/archive",
         "health": "/console/health",

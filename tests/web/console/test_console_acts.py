@@ -419,6 +419,47 @@ async def test_alerts_are_marked_as_read(own_world: World, new_page: NewPage) ->
         assert await page.locator(".menu .badge.warn").count() == 0
 
 
+async def test_a_rule_is_changed_reset_and_muted(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/alerts")
+        await page.get_by_role("link", name="Rules", exact=True).click()
+        card = page.locator(".rule").filter(has=page.locator("#rule-backlog"))
+        row = card.locator(".rule-row")
+        assert "ESCLUSA_ALERT_BACKLOG_SECONDS" in await row.inner_text()
+        await row.get_by_text("Change…").click()
+        await row.get_by_label("Threshold").fill("soon")
+        await row.get_by_label("Reason").fill("a slow week")
+        await row.get_by_role("button", name="Change", exact=True).click()
+        assert "write 2h, 20%" in await page.locator("main").inner_text()
+        await page.goto(f"{own_world.url}/console/alert-rules")
+        await row.get_by_text("Change…").click()
+        await row.get_by_label("Threshold").fill("2h")
+        await row.get_by_label("Reason").fill("a slow week")
+        await row.get_by_role("button", name="Change", exact=True).click()
+        assert "Workers follow within seconds" in await page.locator(".flash").inner_text()
+        assert "2h" in await row.locator(".threshold").inner_text()
+        assert "a slow week" in await row.inner_text()
+        await row.get_by_text("Mute…").click()
+        await row.get_by_label("Note").fill("the provider works on it")
+        await row.get_by_role("button", name="Mute", exact=True).click()
+        assert "the provider works on it" in await page.locator(".mutes").inner_text()
+        await page.get_by_role("button", name="Unmute").click()
+        assert await page.locator(".mutes").count() == 0
+        await row.get_by_role("button", name="Reset").click()
+        assert "1h" in await row.locator(".threshold").inner_text()
+
+
+async def test_an_alert_is_muted_where_it_is_listed(own_world: World, new_page: NewPage) -> None:
+    async with new_page(java_script_enabled=False) as page:
+        await page.goto(f"{own_world.url}/console/alerts")
+        first = page.locator(".alert-list li").first
+        await first.locator("summary", has_text="Mute…").click()
+        await first.get_by_label("Note").fill("known")
+        await first.get_by_role("button", name="Mute", exact=True).click()
+        assert "muted until" in await first.inner_text()
+        assert "known" in await first.inner_text()
+
+
 TOKENS = "maria=let-me-operate:operate,eva=let-me-look:read"
 
 

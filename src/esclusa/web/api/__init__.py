@@ -7,6 +7,7 @@
 ``/api/cycles``, ``/api/runs``                                           ``cycles``
 ``/api/dead-letters``                                                    ``dead_letters``
 ``/api/status``, ``/api/workers``, ``/api/alerts``, ``/api/audit``       ``status``
+``/api/alert-rules``, ``/api/alerts/mute``                               ``alert_rules``
 ``/api/views``, ``/api/archives``, ``/api/artifacts``                    ``views``
 ``/tick``                                                                ``tick``
 ``/webhooks/wake``                                                       ``signals``

@@ -66,10 +66,17 @@ async def workers(runtime: CurrentRuntime) -> Any:
 async def alerts(
     request: Request, runtime: CurrentRuntime, limit: Limit = 100, after: After = None
 ) -> Any:
-    """Alerts with the times when they began and ended, filtered by any of their fields."""
+    """Alerts with the times when they began and ended, filtered by any of their fields.
+
+    ``mute``: until when, by whom and why an alert is muted; null if it is not.
+    """
     where = filter_from_query(Alert.kind, request.query_params.multi_items())
     page = await runtime.read_model.alerts(where, limit=limit, after=after)
-    items = [record_json(a) | {"key": mask_text(a.key)} for a in page.items if isinstance(a, Alert)]
+    found = [a for a in page.items if isinstance(a, Alert)]
+    items = [
+        record_json(alert) | {"key": mask_text(alert.key), "mute": mute}
+        for alert, mute in zip(found, await runtime.read_model.mutes(found), strict=True)
+    ]
     return {"items": items, "next": page.next}
 
 

@@ -1,18 +1,15 @@
-"""Actions on cycles, budgets and alerts."""
+"""Actions on cycles and budgets."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from esclusa.engine.operations import Operations
 from esclusa.model.errors import EsclusaError
-from esclusa.model.system_records import Alert
 from esclusa.web.console import catalog, render
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.catalog import ngettext
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import MAX_REASON, FormRefused, local
 
@@ -61,17 +58,6 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
                 n=catalog.number(int(given)),
             ),
         )
-
-    @api.post("/console/alerts/seen")
-    async def seen(request: Request) -> Response:
-        form = await console.form(request)
-        ids = form.all("id")
-        chosen: dict[str, Any] = {"ids": ids} if ids else {"where": {"status": "raised"}}
-        moved = await console.operations(request).move(
-            Alert.kind.table, "seen", reason="seen", **chosen
-        )
-        message = ngettext("{n} alert marked as read.", "{n} alerts marked as read.", moved.moved)
-        return console.redirect(request, render.url("console", "alerts"), message)
 
 
 async def _run(console: ConsoleContext, operations: Operations, name: str) -> str:

@@ -15,10 +15,11 @@ from starlette.exceptions import HTTPException
 
 from esclusa.model.errors import EsclusaError
 from esclusa.model.results import RUN_ROLES
-from esclusa.model.system_records import Alert, Audit, Run
+from esclusa.model.system_records import Audit, Run
 from esclusa.web.api import filters
 from esclusa.web.console import (
     actions,
+    alerts,
     dead_letters,
     page_data,
     records,
@@ -46,7 +47,7 @@ def routers(console: ConsoleContext) -> list[APIRouter]:
     pages, last = console.router(), console.router()
     for add in (_files, _map, _views, _cycles, _system):
         add(pages, console)
-    for module in (sign_in, actions, records, dead_letters):
+    for module in (sign_in, actions, alerts, records, dead_letters):
         module.add_routes(pages, console)
     _not_found(last)
     return [pages, *(extension.router for extension in console.extensions), last]
@@ -242,14 +243,6 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
             states=states,
             leases=await read_model.leases(),
             lost=sum(trend["total"]["lost"] for trend in await read_model.rates(60)),
-        )
-
-    @api.get("/console/alerts")
-    async def alerts(request: Request, after: str | None = None) -> Response:
-        page = await read_model.alerts(limit=PAGE, after=after)
-        items = [alert_data(console, a) for a in page.items if isinstance(a, Alert)]
-        return await console.page(
-            request, "alerts.html", here="alerts", alerts=items, next=page.next, after=after
         )
 
     @api.get("/console/audit")
