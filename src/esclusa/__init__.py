@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from esclusa.artifacts import open_artifacts, plain_segment, segment
@@ -52,7 +53,9 @@ from esclusa.ports.artifacts import Artifacts
 from esclusa.version import __version__
 
 if TYPE_CHECKING:
+    from esclusa.embedding import migrate, open, open_sync  # noqa: A004 - used as esclusa.open
     from esclusa.runtime import Runtime
+    from esclusa.sync import SyncRuntime
 
 __all__ = [
     "Add",
@@ -95,6 +98,7 @@ __all__ = [
     "Runtime",
     "SettingsError",
     "StoreConflict",
+    "SyncRuntime",
     "Throttled",
     "To",
     "Wait",
@@ -109,10 +113,13 @@ __all__ = [
     "below",
     "cron",
     "every",
+    "migrate",
     "not_null",
     "null",
     "one_of",
+    "open",
     "open_artifacts",
+    "open_sync",
     "option",
     "plain_segment",
     "publish",
@@ -123,9 +130,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Runtime":  # imports the whole engine; declarations do not need it
-        from esclusa.runtime import Runtime  # noqa: PLC0415
+# The module of each name that imports the whole engine; declarations do not need it.
+_LATE = {
+    "Runtime": "esclusa.runtime",
+    "SyncRuntime": "esclusa.sync",
+    "migrate": "esclusa.embedding",
+    "open": "esclusa.embedding",
+    "open_sync": "esclusa.embedding",
+}
 
-        return Runtime
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)

@@ -72,11 +72,19 @@ def _store_timeout(settings: Settings) -> float:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, *, migrate: bool | None = None, work: bool = True, wait: float = 0.0
+    settings: Settings,
+    *,
+    migrate: bool | None = None,
+    work: bool = True,
+    wait: float = 0.0,
+    hosted: bool = False,
 ) -> AsyncIterator[Runtime]:
-    """Open the store, the artifacts and the engine; see ``esclusa.runtime.RuntimeOpener``."""
+    """Open the store, the artifacts and the engine; see ``esclusa.runtime.RuntimeOpener``.
+
+    ``hosted``: inside another application, whose log and traces are used and not configured.
+    """
     async with AsyncExitStack() as stack:
-        telemetry, sink = await _observe(settings, stack) if work else (None, None)
+        telemetry, sink = await _observe(settings, stack, hosted=hosted) if work else (None, None)
         opened: list[Runtime] = []
         try:
             runtime = await stack.enter_async_context(
@@ -244,11 +252,16 @@ def _alert_sink(settings: Settings, stack: AsyncExitStack) -> AlertSink | None:
     return send
 
 
-async def _observe(settings: Settings, stack: AsyncExitStack) -> tuple[Telemetry, AlertSink | None]:
+async def _observe(
+    settings: Settings, stack: AsyncExitStack, *, hosted: bool
+) -> tuple[Telemetry, AlertSink | None]:
     """The log, metrics, traces and alerts of this process, closed with the runtime."""
     from esclusa.observability import log, traces
     from esclusa.observability.telemetry import Observer
 
+    if hosted:
+        log.use_host_logging()
+        return Observer(), _alert_sink(settings, stack)
     log.configure(settings.log_format, settings.log_level, project=settings.google_project)
     missing = traces.setup()
     stack.callback(traces.flush)

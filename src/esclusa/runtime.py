@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from esclusa.engine.archiver import Archiver
 from esclusa.engine.engine import Engine
@@ -13,11 +14,18 @@ from esclusa.engine.operations import Operations
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.records import Records
 from esclusa.model.migration import MigrationStep, Progress
+from esclusa.model.record import Record
+from esclusa.model.state_roles import roles
 from esclusa.model.value import value
 from esclusa.observability import redact
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.settings import Settings
+
+R = TypeVar("R", bound=Record)
+
+# Seconds between two looks at a record that is waited for: the first, and the longest.
+_LOOK, _LOOK_LONGEST = 0.01, 0.5
 
 
 @value
@@ -47,6 +55,37 @@ class Runtime:
         worker handles the record.
         """
         await self.engine.runner.handle(stage, id)
+
+    async def wait(
+        self, kind: type[R], id: str, *, until: Iterable[str] = (), timeout: float = 60.0
+    ) -> R:
+        """Wait until a record is in one of these states; return it as it is then.
+
+        By default until it is finished or failed: in a terminal state, one that the lifecycle
+        declares as such, or one where a stage gave it up. Raises NotFound, and TimeoutError after
+        so many seconds, which says in which state the record is.
+        """
+        states = frozenset(until)
+        if unknown := sorted(states - set(kind.kind.lifecycle.states)):
+            raise ValueError(f"{kind.kind.table} has no state {', '.join(unknown)}")
+        if not states:
+            of = roles(kind.kind, self.engine.all_stages)
+            states = frozenset(s for s, role in of.items() if role in ("finished", "failed"))
+        clock = asyncio.get_running_loop().time
+        end, pause = clock() + timeout, _LOOK
+        while True:
+            found = await self.records.get(kind, id)
+            if found is None:
+                raise kind.kind.absent(id)
+            if found.status in states:
+                return found
+            if (left := end - clock()) <= 0:
+                raise TimeoutError(
+                    f"{found.ref} is still {found.status} after {timeout:g} s; the reason:"
+                    f" esclusa why {found.ref}"
+                )
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LOOK_LONGEST)
 
     @property
     def records(self) -> Records:

@@ -16,12 +16,11 @@ from contextvars import ContextVar
 from typing import Any, Literal, TextIO, TypeAlias
 
 from esclusa.model.value import value
-from esclusa.observability import redact
+from esclusa.observability import host_log, redact
+from esclusa.observability.host_log import LEVELS
 
 Format: TypeAlias = Literal["auto", "json", "text"]
 Event: TypeAlias = MutableMapping[str, Any]
-
-LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 _SEVERITY = {"warn": "WARNING", "exception": "ERROR", "critical": "CRITICAL"}
 _RESERVED = frozenset(
@@ -71,6 +70,8 @@ class _State:
         self.format: Format = "auto"
         self.stream: TextIO | None = None
         self.project: str | None = None
+        # Whether another application's `logging` gets the lines.
+        self.hosted = False
         self.lock = threading.RLock()
         self.sink: Any = None
 
@@ -111,6 +112,9 @@ class Log:
             for name, value in fields.items()
         }
         try:
+            if _state.hosted:
+                host_log.write(self.name, level, message, {**self._bound, **renamed})
+                return
             getattr(_state.logger(), level)(
                 message, **{**self._bound, **renamed, "logger": self.name}
             )
@@ -125,7 +129,14 @@ def get(name: str) -> Log:
 
 def enabled(level: str) -> bool:
     """Whether lines of this level are written."""
+    if _state.hosted:
+        return host_log.enabled(level)
     return _state.level <= LEVELS[level]
+
+
+def use_host_logging() -> None:
+    """Write with ``logging`` of the application that Esclusa runs in, and configure nothing."""
+    _state.hosted = True
 
 
 def configure(
@@ -145,6 +156,7 @@ def configure(
     if level.lower() not in LEVELS:
         raise ValueError(f"unknown log level {level!r}: {', '.join(LEVELS)}")
     with _state.lock:
+        _state.hosted = False
         _state.format, _state.level, _state.stream = format, LEVELS[level.lower()], stream
         _state.project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or None
         _state.sink = None

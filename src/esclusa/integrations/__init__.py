@@ -1,0 +1,1 @@
+"""Esclusa inside other programs: FastAPI, Django, SQLAlchemy, and plain connections."""
