@@ -18,14 +18,14 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 
-class Call(Protocol):
+class LoopCaller(Protocol):
     """Runs a coroutine in the thread of the event loop; returns its answer or raises its error."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
 
 
 @contextmanager
-def background_loop() -> Iterator[Call]:
+def background_loop() -> Iterator[LoopCaller]:
     """An event loop in a thread of its own, which ends with the block."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="esclusa", daemon=True)
@@ -53,7 +53,7 @@ def background_loop() -> Iterator[Call]:
 class SyncRuntime:
     """A ``Runtime`` for plain functions. Every thread may call it."""
 
-    def __init__(self, runtime: Runtime, call: Call) -> None:
+    def __init__(self, runtime: Runtime, call: LoopCaller) -> None:
         self.runtime = runtime
         self._call = call
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 import esclusa
 
-from .orm import Base, app
+from .orm import app
 
 TESTS = Path(__file__).parents[1]
 ENV = """
@@ -77,4 +77,3 @@ async def test_autogenerate_keeps_the_columns_of_esclusa(postgres: str, tmp_path
     assert second.startswith("0 "), second
     [script] = (tmp_path / "migrations" / "versions").glob("*_second.py")
     assert "op." not in script.read_text()
-

@@ -88,7 +88,7 @@ async def test_rows_and_records_in_sessions(postgres: str) -> None:
                 session.refresh(invoice)
                 assert (invoice.state, invoice.extra) == ("sent", {})
             rows = session.execute(select(Invoice.number, Invoice.note).order_by(Invoice.number))
-            notes = {number: note for number, note in rows}
+            notes = {row.number: row.note for row in rows}
     engine.dispose()
     assert notes == {
         "a": "sent a: 1.50",

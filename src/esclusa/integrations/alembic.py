@@ -28,7 +28,7 @@ def include_object(*pipelines: App, and_also: IncludeObject | None = None) -> In
     """
     kinds = {kind.table: kind for app in pipelines for kind in _kinds(app)}
 
-    def include(item: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:  # noqa: FBT001
+    def include(item: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
         if reflected and compare_to is None and name and _is_own(kinds, item, name, type_):
             return False
         return and_also is None or and_also(item, name, type_, reflected, compare_to)

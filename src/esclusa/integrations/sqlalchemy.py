@@ -32,7 +32,8 @@ class MappedRecord(Record, Generic[M]):
     ``class OrderRecord(MappedRecord[Order])``. The options are those of ``Record``. By default the
     tracking columns begin with ``esclusa_``, and the database notifies workers of new rows:
     ``track=track(prefix="esclusa_", notify=True)``. A column that the tracking uses is no field,
-    and neither is one whose name every record has (``id``, ``status``, ``updated_at``). The mypy plugin ``esclusa.mypy`` knows the types of the fields.
+    and neither is one whose name every record has (``id``, ``status``, ``updated_at``). The mypy
+    plugin ``esclusa.mypy`` knows the types of the fields.
     """
 
     mapped: ClassVar[type[Any]]
@@ -57,12 +58,13 @@ class MappedRecord(Record, Generic[M]):
 @cache
 def _base(mapped: type[Any]) -> type[MappedRecord[Any]]:
     """The common base of the records of a mapped class: the fields, without table and lifecycle."""
-    fields = {name: (kind, default) for name, _, kind, default in _fields(mapped)}
+    fields: dict[str, Any] = {name: (kind, default) for name, _, kind, default in _fields(mapped)}
     base: Any = create_model(
         f"{mapped.__name__}Fields", __base__=MappedRecord, __module__=mapped.__module__, **fields
     )
     base.mapped = mapped
-    return base  # type: ignore[no-any-return]
+    made: type[MappedRecord[Any]] = base
+    return made
 
 
 def _described(mapped: type[Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class CompressionMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] in _NEVER:
+        if scope["type"] != "http" or scope["method"] != "GET" or _path(scope) in _NEVER:
             await self._app(scope, receive, send)
             return
         await self._app(scope, receive, _Compressing(scope, send))
@@ -60,7 +60,7 @@ class _Compressing:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._headers = Headers(scope=scope)
-        self._static = scope["path"].startswith(STATIC)
+        self._static = _path(scope).startswith(STATIC)
         self._send = send
         self._start: Message | None = None
 
@@ -94,6 +94,12 @@ class _Compressing:
                     del headers[name]
         start["headers"] = headers.raw
         return {**message, "body": body}
+
+
+def _path(scope: Scope) -> str:
+    """The requested path without the prefix of a proxy or of the application around this one."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _is_known(request: Headers, etag: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import hashlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
@@ -35,6 +36,7 @@ from esclusa.web.api import (
     tick,
     views,
 )
+from esclusa.web.auth.host import FindCaller, HostAuthMiddleware
 from esclusa.web.auth.middleware import AuthMiddleware
 from esclusa.web.auth.tokens import FailedAttempts, hash_tokens, require_tokens
 from esclusa.web.compression import CompressionMiddleware
@@ -63,11 +65,13 @@ def create_app(
     root_path: str = "",
     proxies: str = PROXIES,
     body_limit: int = BODY_LIMIT,
+    caller: FindCaller | None = None,
 ) -> FastAPI:
     """The ASGI app: API, health, the pipelines' own routes, and the console.
 
     ``root_path`` is the path prefix under which a proxy serves it. ``proxies`` lists the proxies
-    whose ``X-Forwarded-*`` headers are trusted.
+    whose ``X-Forwarded-*`` headers are trusted. ``caller`` finds who makes a request, where this is
+    mounted in another application: then tokens and sign-in are not used.
     """
     app = FastAPI(
         title="Esclusa",
@@ -78,8 +82,10 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.runtime = runtime
-    tokens, failed_attempts = hash_tokens(runtime.settings.api_tokens), FailedAttempts()
-    console = ConsoleContext(runtime, tokens, failed_attempts)
+    given = () if caller is not None else runtime.settings.api_tokens
+    tokens, failed_attempts = hash_tokens(given), FailedAttempts()
+    form_key = None if caller is None else _shared_key(runtime)
+    console = ConsoleContext(runtime, tokens, failed_attempts, form_key=form_key)
     first = [
         health.health_router(runtime, worker=worker, readiness=console.readiness),
         *(module.router for module in _API),
@@ -102,15 +108,18 @@ def create_app(
     app.state.prepare = functools.partial(_prepare, app, console)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI documents this
     app.add_middleware(IdempotencyMiddleware, idempotency=runtime.engine.idempotency)
-    app.add_middleware(
-        AuthMiddleware,
-        tokens=tokens,
-        routes=routes,
-        failed_attempts=failed_attempts,
-        sessions=console,
-        oidc=tick.oidc_verifiers(runtime.settings),
-        origins=runtime.settings.cors_origins,
-    )
+    if caller is not None:
+        app.add_middleware(HostAuthMiddleware, caller=caller, routes=routes, console=console)
+    else:
+        app.add_middleware(
+            AuthMiddleware,
+            tokens=tokens,
+            routes=routes,
+            failed_attempts=failed_attempts,
+            sessions=console,
+            oidc=tick.oidc_verifiers(runtime.settings),
+            origins=runtime.settings.cors_origins,
+        )
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(
         SecurityMiddleware, telemetry=runtime.engine.telemetry, body_limit=body_limit
@@ -122,6 +131,11 @@ def create_app(
     app.add_middleware(ForwardedMiddleware, trusted=trusted)
     app.add_middleware(PrefixMiddleware, trusted=trusted, root_path=root_path)
     return app
+
+
+def _shared_key(runtime: Runtime) -> bytes:
+    """The key of forms that all processes of a host share; forms also need the visitor's cookie."""
+    return hashlib.sha256(f"esclusa forms {runtime.settings.store}".encode()).digest()
 
 
 async def _prepare(app: FastAPI, console: ConsoleContext) -> None:

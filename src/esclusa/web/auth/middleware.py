@@ -30,7 +30,7 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 # `openapi_extra` of a route that checks its caller itself, such as a signed webhook.
 SELF_AUTHENTICATED: Final[dict[str, Any]] = {"security": []}
 
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def own_credentials(*, anonymous: bool = False) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class AuthMiddleware:
     ) -> None:
         self._app = app
         self._tokens = tuple(tokens)
-        declared = [(route, _security(route)) for route in routes]
+        declared = [(route, declared_security(route)) for route in routes]
         self._self_authenticated = [route for route, security in declared if security == []]
         self._own_credentials = [
             (route, {} in security)
@@ -211,7 +211,7 @@ class AuthMiddleware:
             return unauthorized(
                 path, "this token is not in ESCLUSA_API_TOKENS", error="invalid_token"
             )
-        if token.role == "read" and scope.get("method", "GET") not in _SAFE_METHODS:
+        if token.role == "read" and scope.get("method", "GET") not in SAFE_METHODS:
             return problem(
                 403,
                 f"the token {token.name} has the role read; this call needs the role operate",
@@ -240,7 +240,7 @@ class AuthMiddleware:
                 instance=path,
             )
         allowed = headers.get("origin") in self._origins
-        if scope.get("method", "GET") not in _SAFE_METHODS and (
+        if scope.get("method", "GET") not in SAFE_METHODS and (
             is_cross_site(headers) and not allowed
         ):
             return problem(
@@ -277,7 +277,7 @@ def _address(scope: Scope) -> str:
     return scope["client"][0] if scope.get("client") else ""
 
 
-def _security(route: Route) -> list[Any] | None:
+def declared_security(route: Route) -> list[Any] | None:
     """The security that the route declares in its ``openapi_extra``; None if it declares none."""
     declared = (getattr(route, "openapi_extra", None) or {}).get("security")
     return declared if isinstance(declared, list) else None

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.types import Scope
 
 from esclusa.engine.operations import Operations
@@ -28,6 +28,7 @@ from esclusa.runtime import Runtime
 from esclusa.stores import without_password
 from esclusa.web import problems
 from esclusa.web.api.health import Readiness, within
+from esclusa.web.auth.host import HostCaller
 from esclusa.web.auth.tokens import FailedAttempts, Token, read_only
 from esclusa.web.console import catalog, render, translate
 from esclusa.web.console.cache import AnswerCache, CountCache
@@ -59,13 +60,18 @@ class ConsoleContext:
     """
 
     def __init__(
-        self, runtime: Runtime, tokens: Sequence[Token], failed_attempts: FailedAttempts
+        self,
+        runtime: Runtime,
+        tokens: Sequence[Token],
+        failed_attempts: FailedAttempts,
+        *,
+        form_key: bytes | None = None,
     ) -> None:
         self.runtime = runtime
         self.read_model = runtime.read_model
         self.tokens = tuple(tokens)
         self.readiness = Readiness(runtime)
-        self.sessions = Sessions(tokens)
+        self.sessions = Sessions(tokens, form_key=form_key)
         engine = runtime.engine
         self._ended_sessions = EndedSessions(engine.records, engine.clock, engine.telemetry)
         self.failed_attempts = failed_attempts
@@ -97,18 +103,29 @@ class ConsoleContext:
         reading = scope.get("method", "GET") in _READING
         if not console and not reading:
             return False  # a cookie alone must not act through the API
+        return self._welcome(scope, path, visitor) or True
+
+    def admit(self, scope: Scope, path: str, caller: HostCaller) -> Response | None:
+        """Let a user of the application around this one in; a response if they may not."""
+        nonce = cookie_parser(Headers(scope=scope).get("cookie", "")).get(VISIT, "")
+        visitor = Visitor(caller.name, caller.role, nonce)
+        return self._welcome(scope, path, visitor)
+
+    def _welcome(self, scope: Scope, path: str, visitor: Visitor) -> Response | None:
+        """Note who visits; a page that refuses if they may only read."""
+        reading = scope.get("method", "GET") in _READING
         scope["state"] |= {"visitor": visitor, "who": visitor.who}
         read_only.set(visitor.role == "read")
-        if visitor.role == "read" and not reading and path not in READER_POSTS:
-            request = Request(scope)
-            self.prepare(request)
-            return self._error_page(
-                request,
-                403,
-                _("Read-only access"),
-                _("This token is read-only. Sign in with a token that may operate."),
-            )
-        return True
+        if visitor.role == "operate" or reading or path in READER_POSTS:
+            return None
+        request = Request(scope)
+        self.prepare(request)
+        refusal = (
+            _("This token is read-only. Sign in with a token that may operate.")
+            if self.sessions.needed
+            else _("Your account may only read here.")
+        )
+        return self._error_page(request, 403, _("Read-only access"), refusal)
 
     async def _signed_in(self, scope: Scope, *, console: bool) -> Visitor | None:
         """The visitor, unless their session was ended.

@@ -52,15 +52,22 @@ class Sessions:
 
     A session is a cookie signed with the hash of its token. So every process knows every session, a
     restart ends none, and removing a token ends its sessions. ``EndedSessions`` knows which of them
-    were ended by signing out.
+    were ended by signing out. ``form_key`` signs forms where there is no token: without it, forms
+    are only for the process that made them.
     """
 
-    def __init__(self, tokens: Sequence[Token], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[Token],
+        clock: Callable[[], float] = time.time,
+        form_key: bytes | None = None,
+    ) -> None:
         self._tokens = {token.name: token for token in tokens}
         self._clock = clock
         self.needed = bool(tokens)
         digests = b"".join(token.digest for token in tokens)
-        self._form_key = hashlib.sha256(digests).digest() if tokens else secrets.token_bytes(32)
+        shared = hashlib.sha256(digests).digest() if tokens else form_key
+        self._form_key = shared or secrets.token_bytes(32)
 
     def open(self, token: Token) -> str:
         """The cookie of a new session."""
