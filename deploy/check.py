@@ -192,8 +192,8 @@ def check_live(folder: Path) -> None:
             answer = json.loads(get(f"http://127.0.0.1:{prometheus}/api/v1/query?{query}"))
             with_data += bool(answer["data"]["result"])
             for metric in re.findall(r"esclusa_\w+", expression):
-                family = re.sub(r"_(bucket|sum|count)$", "", metric)
-                if not {family, family.removesuffix("_total")} & known:
+                plain = re.sub(r"_(bucket|sum|count)$", "", metric)
+                if not {plain, plain.removesuffix("_total")} & known:
                     sys.exit(f"{name}: there is no metric {metric}")
     report(f"metrics: {len(expressions())} expressions; {with_data} have data after 8 s")
 
