@@ -93,24 +93,60 @@ def serve(session: Session, host: str | None, port: int | None, worker: bool) ->
 )
 @click.option("--host", metavar="ADDRESS", help="The address of its port (127.0.0.1).")
 @click.option("--port", type=int, help="Serve /healthz, /readyz and /metrics on this port.")
+@click.option(
+    "--processes",
+    "-p",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Run this many processes; one that ends is started again.",
+)
+@click.option("--supervised", is_flag=True, hidden=True, help="Stop if stdin ends.")
+@click.option("--port-fd", type=int, hidden=True, help="A listening socket for the port.")
 @click.pass_obj
-def worker(session: Session, only: tuple[str, ...], host: str | None, port: int | None) -> int:
-    """Run the cycles until SIGTERM or Ctrl-C; a second signal aborts."""
+def worker(
+    session: Session,
+    only: tuple[str, ...],
+    host: str | None,
+    port: int | None,
+    processes: int,
+    supervised: bool,
+    port_fd: int | None,
+) -> int:
+    """Run the cycles until SIGTERM or Ctrl-C; a second signal aborts.
+
+    One process uses one core. With --processes their port answers for all of them.
+    """
     session.overrides |= {"host": host, "worker_port": port}
-    return run_worker(session, only)
+    if processes > 1:
+        from esclusa.cli.worker_processes import run_processes
+
+        return run_processes(session, processes, only)
+    return run_worker(session, only, supervised=supervised, port_fd=port_fd)
 
 
-def run_worker(session: Session, only: Sequence[str] = ()) -> int:
+def run_worker(
+    session: Session,
+    only: Sequence[str] = (),
+    *,
+    supervised: bool = False,
+    port_fd: int | None = None,
+) -> int:
     """Run these cycles until stopped; return the exit code.
 
-    Without names, all cycles run. The commands of pipelines use it too.
+    Without names, all cycles run. The commands of pipelines use it too. ``supervised`` and
+    ``port_fd`` are for a process that `run_processes` started.
     """
+
+    if supervised:
+        from esclusa.cli.worker_processes import stop_with_parent
+
+        stop_with_parent()
 
     async def serve_cycles(runtime: Runtime) -> None:
         names = frozenset(runtime.engine.cycle(name).name for name in only) or None
         async with (
             runtime.engine.running(register=names or True, judge=True) as engine,
-            _worker_port(runtime),
+            _worker_port(runtime, supervised=supervised, descriptor=port_fd),
         ):
             scheduler = engine.scheduler()
             scheduler.stop_on_signals()
@@ -127,12 +163,15 @@ def run_worker(session: Session, only: Sequence[str] = ()) -> int:
     return _work_until_stopped(session, serve_cycles)
 
 
-def _worker_port(runtime: Runtime) -> AbstractAsyncContextManager[None]:
-    if runtime.settings.worker_port is None:
+def _worker_port(
+    runtime: Runtime, *, supervised: bool, descriptor: int | None
+) -> AbstractAsyncContextManager[None]:
+    wanted = descriptor if supervised else runtime.settings.worker_port
+    if wanted is None:
         return nullcontext()
     from esclusa.web.worker_port import worker_port
 
-    return worker_port(runtime)
+    return worker_port(runtime, descriptor=descriptor)
 
 
 def _work_until_stopped(
