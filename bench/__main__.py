@@ -10,7 +10,17 @@ import sys
 import time
 from pathlib import Path
 
-from bench import documents, firestore, media, migrate, rename, replies, reply_export, tenders
+from bench import (
+    documents,
+    failover,
+    firestore,
+    media,
+    migrate,
+    rename,
+    replies,
+    reply_export,
+    tenders,
+)
 from bench.driver import Driver
 from bench.measures import MEASURES, ON_REQUEST, SLOW, Scale, progress
 from bench.report import Report
@@ -24,6 +34,7 @@ MEASURES |= (
     | documents.MEASURES
     | rename.MEASURES
     | migrate.MEASURES
+    | failover.MEASURES
 )
 
 

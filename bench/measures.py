@@ -235,7 +235,15 @@ MEASURES: dict[str, Measure] = {
     "memory": memory,
 }
 ON_REQUEST = frozenset(
-    {"memory", "migrate", "rename", "reply-export", "documents-quota", "documents-ticks"}
+    {
+        "memory",
+        "migrate",
+        "rename",
+        "failover",
+        "reply-export",
+        "documents-quota",
+        "documents-ticks",
+    }
 )
 SLOW = ON_REQUEST | {"growth"}
 

@@ -404,6 +404,10 @@ def test_loopback(host: str, own: bool) -> None:
 
 def test_urls_are_shown_without_passwords() -> None:
     assert without_password("postgresql://u:p:w@h/d") == "postgresql://u:***@h/d"
+    assert without_password("postgresql://u:p@one,two:2/d") == "postgresql://u:***@one,two:2/d"
+    assert without_password("postgresql://h/d?a=b&password=p&c") == (
+        "postgresql://h/d?a=b&password=***&c"
+    )
     assert without_password("sqlite:///a.db") == "sqlite:///a.db"
 
 

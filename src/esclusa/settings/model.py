@@ -46,7 +46,7 @@ class Settings(BaseModel):
         "ESCLUSA_STORE",
         "sqlite:///esclusa.db",
         help="The store of the records: sqlite:///relative.db, sqlite:////absolute.db, "
-        "postgresql://user:password@host/database or firestore://project[/database].",
+        "postgresql://user:password@host[,host]/database or firestore://project[/database].",
     )
     artifacts: str = option(
         "ESCLUSA_ARTIFACTS",

@@ -36,4 +36,5 @@ def check_url(url: str) -> str:
 
 def without_password(url: str) -> str:
     """A URL without its password, for messages."""
-    return re.sub(r"(?<=://)([^:/@]*):[^@]*@", r"\1:***@", url)
+    hidden = re.sub(r"(?<=://)([^:/@]*):[^@]*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)

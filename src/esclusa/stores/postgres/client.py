@@ -18,6 +18,7 @@ from esclusa.model.errors import SchemaError, StoreConflict, StoreNotReady, Stor
 from esclusa.model.texts import text
 from esclusa.stores.isolate import LockTimeout, StatementTimeout
 from esclusa.stores.postgres.codec import use_time_codec
+from esclusa.stores.postgres.hosts import Hosts
 from esclusa.stores.postgres.limits import (
     MIGRATION_LIMITS,
     READ_LIMITS,
@@ -54,6 +55,9 @@ _NOT_READY = (
     pg.CrashShutdownError,
     pg.ConnectionDoesNotExistError,
     pg.ConnectionFailureError,
+    # of several servers, or behind one address: none takes writes now, until one is promoted
+    pg.TargetServerAttributeNotMatched,
+    pg.ReadOnlySQLTransactionError,
     TimeoutError,
 )
 _UNREACHABLE = {
@@ -100,7 +104,6 @@ _CLOSE_SECONDS = 2.0
 # How long a call waits for a free connection.
 _ACQUIRE_SECONDS = 60.0
 _CREATE_POOL: Any = asyncpg.create_pool  # asyncpg has no types
-_CONNECT: Any = asyncpg.connect
 
 
 class PooledConnection(asyncpg.Connection):
@@ -142,7 +145,8 @@ class ConnectionPools:
 
     Raises Esclusa's errors, or one of ``VALUE_ERRORS``. Statements of work end after ``timeout``
     seconds, and wait a short time for locks. When a connection hangs, the others are replaced
-    before they are used again: they probably hang, too.
+    before they are used again: they probably hang, too. The same
+    happens when a server turns out to be read-only: another one may have taken its place.
     """
 
     def __init__(
@@ -153,7 +157,7 @@ class ConnectionPools:
         timeout: float,
         installation: Installation,
     ) -> None:
-        self.dsn = dsn
+        self._hosts = Hosts(dsn)
         self.installation = installation
         self.url = without_password(dsn)
         self.limits = work_limits(timeout)
@@ -184,7 +188,7 @@ class ConnectionPools:
         self, least: int, most: int, limits: StatementLimits, settings: dict[str, str]
     ) -> Any:
         return await _CREATE_POOL(
-            self.dsn,
+            connect=self._hosts.connect,
             min_size=least,
             max_size=most,
             max_cached_statement_lifetime=0,
@@ -233,7 +237,7 @@ class ConnectionPools:
     async def dedicated(self) -> Any:
         """Return a connection outside the pools, without a time limit on statements."""
         with mapped_errors(self.url):
-            connection = await _CONNECT(self.dsn, **self._options(MIGRATION_LIMITS, {}))
+            connection = await self._hosts.connect(**self._options(MIGRATION_LIMITS, {}))
         watch_peer(connection)
         return connection
 
@@ -247,8 +251,12 @@ class ConnectionPools:
             for each in set(self._pools.values()):
                 await each.expire_connections()
         with mapped_errors(self.url):
-            async with pool.acquire(timeout=_ACQUIRE_SECONDS) as connection:
-                yield connection
+            try:
+                async with pool.acquire(timeout=_ACQUIRE_SECONDS) as connection:
+                    yield connection
+            except pg.ReadOnlySQLTransactionError:  # the server is a standby now
+                self._hang()
+                raise
 
     async def fetch(
         self,
