@@ -106,6 +106,10 @@ class Runtime:
             self.engine.all_kinds, self.engine.all_stages, foreign=foreign, progress=progress
         )
 
+    async def partition_history(self) -> list[str]:
+        """Divide the history by month; return one line for each change."""
+        return await self.store.partition_history()
+
     async def save_lifecycles(self) -> list[StageDiff]:
         """Store the declared lifecycles; return the new stages that find records waiting."""
         changed = await self.engine.lifecycles.save(self.engine.worker)

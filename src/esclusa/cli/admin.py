@@ -32,6 +32,11 @@ __all__ = ["completion", "doctor", "lifecycle", "migrate", "version"]
 @click.option(
     "--check", is_flag=True, help="Report whether the schema is up to date; exit code 1 if not."
 )
+@click.option(
+    "--partition-history",
+    is_flag=True,
+    help="On PostgreSQL, also divide the history by month: old months are then dropped.",
+)
 @from_now_option
 @yes_option
 @click.pass_obj
@@ -40,6 +45,7 @@ def migrate(
     dry_run: bool,
     sql: bool,
     check: bool,
+    partition_history: bool,
     from_now: tuple[str, ...],
     yes: bool,
 ) -> int:
@@ -50,7 +56,7 @@ def migrate(
     """
     if sql or check or dry_run:
         return asyncio.run(_pending(session, dry_run, sql, check))
-    return asyncio.run(_migrate(session, from_now, yes))
+    return asyncio.run(_migrate(session, from_now, yes, partition_history))
 
 
 async def _pending(session: Session, dry_run: bool, sql: bool, check: bool) -> int:
@@ -60,7 +66,9 @@ async def _pending(session: Session, dry_run: bool, sql: bool, check: bool) -> i
     return FAILED if check and any(not step.optional for step in steps) else OK
 
 
-async def _migrate(session: Session, from_now: tuple[str, ...], yes: bool) -> int:
+async def _migrate(
+    session: Session, from_now: tuple[str, ...], yes: bool, partition_history: bool
+) -> int:
     async with session.open_store(session.settings) as runtime:
         steps = await runtime.pending()
         foreign = migration.foreign_tables(steps)
@@ -82,6 +90,8 @@ async def _migrate(session: Session, from_now: tuple[str, ...], yes: bool) -> in
 
         done = await runtime.migrate(foreign=True, progress=progress)
         done += await follow(session, runtime, from_now)
+        if partition_history:
+            done += await runtime.partition_history()
     rest = [line for line in done if line not in shown]
     end = "\n".join(rest) if done else "Already up to date."
     session.show({"done": done}, lambda s: s.line(end) if end else None)

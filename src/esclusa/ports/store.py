@@ -175,7 +175,15 @@ class Store(Protocol):
     async def prune_history(self, before: datetime, limit: int) -> int:
         """Delete up to ``limit`` moves older than that; return how many.
 
-        A store may keep the last moves of a record whatever their age.
+        A store may keep the last moves of a record whatever their age, and one that divides the
+        history by month keeps a month until all of it is older.
+        """
+
+    async def partition_history(self) -> list[str]:
+        """Divide the history by month, so that ``prune_history`` drops months; say what was done.
+
+        Called again, it prepares the months to come. Raises SchemaRefused if the store has no
+        partitions.
         """
 
     async def purge(self, query: Query) -> int:

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from esclusa.model.adoption import Unadopted
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
+from esclusa.model.errors import SchemaRefused
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Cond, Grouping, Page, Query, Total
@@ -267,6 +268,11 @@ class FirestoreStore:
 
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await maintenance.prune_history(self._client, before, limit)
+
+    async def partition_history(self) -> list[str]:
+        raise SchemaRefused(
+            "the history cannot be divided by month", ["only PostgreSQL has partitions"]
+        )
 
     async def purge(self, query: Query) -> int:
         return await maintenance.purge(self._client, await self._context(), query)

@@ -9,10 +9,10 @@ from esclusa.stores.postgres.names import Installation
 
 
 def create_table(
-    installation: Installation, ident: str, body: str, table: str = ""
+    installation: Installation, ident: str, body: str, table: str = "", options: str = ""
 ) -> MigrationStep:
     """Return the step that creates a table and marks it as made by this installation."""
-    sql = f"CREATE TABLE {ident} ({body});\n{installation.mark_statement(ident)}"
+    sql = f"CREATE TABLE {ident} ({body}){options};\n{installation.mark_statement(ident)}"
     return MigrationStep(f"create table {shown(ident)}", sql, table)
 
 

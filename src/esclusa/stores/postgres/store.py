@@ -39,6 +39,7 @@ from esclusa.stores.earlier_ids import IdChanger
 from esclusa.stores.isolate import ClaimIsolation, RefusedRenames
 from esclusa.stores.postgres import (
     claims,
+    history_months,
     inserts,
     leases,
     maintenance,
@@ -271,6 +272,9 @@ class PostgresStore:
 
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await maintenance.prune_history(self._connections, before, limit)
+
+    async def partition_history(self) -> list[str]:
+        return await history_months.divide(self._connections, await self.now())
 
     async def purge(self, query: Query) -> int:
         return await maintenance.purge(self._connections, self._table(query.kind), query)

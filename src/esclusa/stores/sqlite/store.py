@@ -16,7 +16,7 @@ import apsw
 from esclusa.model.adoption import ALL, inserted, untouched
 from esclusa.model.budget import Budget, Denied, Granted, WindowUse
 from esclusa.model.earlier_ids import IdChange
-from esclusa.model.errors import BadRecord, SchemaBehind
+from esclusa.model.errors import BadRecord, SchemaBehind, SchemaRefused
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.migration import MigrationStep, Progress, refuse_foreign, summaries
 from esclusa.model.query import Grouping, Page, Query, Total
@@ -264,6 +264,11 @@ class SqliteStore:
 
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await self._writer.write(lambda c: maintenance.prune_history(c, before, limit))
+
+    async def partition_history(self) -> list[str]:
+        raise SchemaRefused(
+            "the history cannot be divided by month", ["only PostgreSQL has partitions"]
+        )
 
     async def purge(self, query: Query) -> int:
         return await self._writer.write(lambda c: maintenance.purge(c, query))
