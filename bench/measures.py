@@ -225,6 +225,25 @@ async def cli(driver: Driver, report: Report, scale: Scale) -> None:
 
 Measure = Callable[[Driver, Report, Scale], Awaitable[None]]
 
+
+async def testkit(driver: Driver, report: Report, scale: Scale) -> None:
+    """One test of a user's pipeline with ``esclusa.testing``: open, insert, run, assert, close."""
+    from esclusa.testing import Harness
+    from examples.hello import Greeting, app
+
+    took = []
+    for _ in range(20):
+        start = time.perf_counter()
+        async with Harness(app) as h:
+            greeting = await h.insert(Greeting(name="ada"))
+            await h.run_stage("say-hello")
+            await h.assert_state(greeting, "greeted")
+        took.append(1000 * (time.perf_counter() - start))
+    report.rows.append(
+        times("a test with the test kit (ms)", took[1:], "allowed", [50.0] * (len(took) - 1), 1.0)
+    )
+
+
 MEASURES: dict[str, Measure] = {
     "drain": drain,
     "latency": latency,
@@ -232,6 +251,7 @@ MEASURES: dict[str, Measure] = {
     "growth": growth,
     "sqlite": sqlite,
     "cli": cli,
+    "testkit": testkit,
     "memory": memory,
 }
 ON_REQUEST = frozenset(

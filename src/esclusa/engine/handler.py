@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from esclusa.engine.attempt import Attempt
+from esclusa.engine.handler_processes import HandlerFailed, HandlerProcesses
 from esclusa.engine.leases import HeldLease
 from esclusa.engine.threads import Threads, end_tasks
 from esclusa.engine.tracebacks import location_of, traceback_of
@@ -170,7 +171,7 @@ class HandlerPool:
 
 
 class HandlerCaller:
-    """Calls the handler with one record or a batch, in a thread if it is a plain function.
+    """Calls the handler with one record or a batch: a plain function in a thread or a process.
 
     ``pace`` is the moving average of the seconds that a call takes, 0 before the first one.
     """
@@ -181,7 +182,12 @@ class HandlerCaller:
         self._handler = stage.handler
         self._single = stage.batch is None
         self._direct = is_async and stage.timeout is None
-        self._threads = None if is_async else Threads(stage.name)
+        self._threads = None if is_async or stage.processes else Threads(stage.name)
+        self._processes = (
+            HandlerProcesses(stage.name, stage.handler, stage.processes)
+            if stage.processes
+            else None
+        )
         self.pace = 0.0
 
     def call(self, leases: Sequence[Leased], attempt: Attempt) -> Awaitable[Any]:
@@ -209,8 +215,9 @@ class HandlerCaller:
         return seconds
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.close()
+        for workers in (self._threads, self._processes):
+            if workers is not None:
+                workers.close()
 
     def _outcome(self, answer: Any, lease: Leased) -> Result:
         if not isinstance(answer, OUTCOMES):
@@ -246,6 +253,8 @@ class HandlerCaller:
         limit = asyncio.timeout(self._stage.timeout)
         try:
             async with limit:
+                if self._processes is not None:
+                    return await self._processes.call(argument, attempt)
                 if self._threads is None:
                     return await self._handler(argument, attempt)
                 answer = await self._threads.call(partial(self._handler, argument, attempt))
@@ -263,6 +272,8 @@ def raised(error: BaseException) -> Raised:
     Drop the caller's frame to avoid a reference cycle: the frame holds the error, and the error its
     traceback. The record and the handler's locals would stay in memory until the next collection.
     """
+    if isinstance(error, HandlerFailed):
+        return Raised(error.error, error.traceback, error.fault)
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
     fault = isinstance(unwrap_group(error), FAULTS)

@@ -155,6 +155,7 @@ class Stage:
     since: datetime | None = _option(None, _time)
     retry: Backoff = _option(Backoff(), _instance(Backoff, "Backoff(tries=5)"))
     concurrency: int = _option(16, _whole_number(1))
+    processes: int | None = _option(None, _whole_number(1))
     batch: int | None = _option(None, _whole_number(1))
     budget: Budget | None = _option(None, _instance(Budget, "Budget('calls', Window('day', 100))"))
     breaker: Breaker | None = _option(None, _instance(Breaker, "Breaker('http_error')"))
@@ -254,6 +255,9 @@ def make_stage(name: str, kind: Kind, handler: Callable[..., Any], **options: An
         faults.append("it takes no state")
     elif "take" in made:
         made.setdefault("retry_to", made["take"][0])
+    if "processes" in made:
+        faults += _process_faults(handler, options)
+        made["concurrency"] = made["processes"]
     stage = Stage(name, kind, handler, **made)
     if not faults:
         faults = _move_faults(stage)
@@ -292,6 +296,19 @@ def make_cycle(
     if faults:
         raise DeclarationError(name, faults)
     return Cycle(name, schedule, tuple(stages[n] for n in drains), function, singleton, **made)
+
+
+def _process_faults(handler: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
+    """Why the handler cannot run in processes."""
+    faults = []
+    plain = inspect.unwrap(handler)
+    if inspect.iscoroutinefunction(plain):
+        faults.append("processes=… needs a plain function (def); an async one would only wait")
+    elif "<locals>" in getattr(plain, "__qualname__", "<locals>"):
+        faults.append("processes=… needs a function of a module, which another process can import")
+    if options.get("concurrency") is not None:
+        faults.append("processes and concurrency exclude each other; give one of them")
+    return faults
 
 
 def _move_faults(stage: Stage) -> list[str]:

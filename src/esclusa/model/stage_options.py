@@ -99,6 +99,11 @@ class StageOptions(CycleOptions, total=False):
     retry: Backoff | FromSettings[Backoff] | None
     # How many handlers run at the same time in one worker.
     concurrency: int | FromSettings[int]
+    # In how many processes of a worker the handler runs, one record at a time in each.
+    #
+    # For plain functions that keep a core busy. They are functions of a module; what they need is
+    # in the record. It takes the place of `concurrency`.
+    processes: int | FromSettings[int | None] | None
     # The budget that each claim reserves units of.
     budget: Budget | FromSettings[Budget | None] | None
     # After errors in a row of which types the stage pauses, without counting attempts.

@@ -117,7 +117,8 @@ class Handlers:
                     call.answer = at.wait(_awaited(call.answer))
             return call.answer
 
-        return replace(stage, handler=handle_in_thread)
+        # A handler for processes runs in a thread: a test is one process.
+        return replace(stage, handler=handle_in_thread, processes=None)
 
     @contextmanager
     def _call(
