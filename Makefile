@@ -11,7 +11,7 @@ SEED ?=
 # and must be fixed.
 AGAIN := $(if $(CI),--reruns 1 -raR)
 
-.PHONY: help setup demo test check model chaos deploy-check format bench screens lock clean
+.PHONY: help setup demo test check model chaos deploy-check format bench docs screens lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ format: setup  ## fix the style
 
 bench: setup  ## compare with other queues and the bare database
 	@$(BIN)/python -m bench $(ARGS)
+
+docs: setup  ## build the site of the documentation in build/site
+	@$(BIN)/python -m tools.docs build
 
 screens: setup  ## take the pictures of the console in docs/screens
 	@tools/system

@@ -1,0 +1,1 @@
+"""The documentation: its Python reference and its site. Run it with ``python -m tools.docs``."""

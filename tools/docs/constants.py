@@ -1,0 +1,38 @@
+"""What the public constants and types without a docstring mean, for the Python reference."""
+
+from __future__ import annotations
+
+NOTES: dict[str, str] = {
+    "esclusa.Effect": "An effect of a settlement: `Create`, `Move`, `Wake` or `Add`.",
+    "esclusa.Outcome": "What a handler answers: `To`, `Retry` or `Wait`.",
+    "esclusa.not_null": "In a filter: the field has a value.",
+    "esclusa.null": "In a filter: the field has no value.",
+    "esclusa.testing.Point": "Where `kill` ends a worker.",
+    "esclusa.imports.Format": "A format that `read_file` reads.",
+    "esclusa.exports.ColumnType": "The type of a column.",
+    "esclusa.exports.FORMATS": "Every format.",
+    "esclusa.exports.Format": "A format of a file.",
+    "esclusa.exports.MEDIA_TYPES": "The media type of each format.",
+    "esclusa.exports.Row": "One row, by column.",
+    "esclusa.cli.CONFIGURATION": "Exit code: settings or declarations are wrong.",
+    "esclusa.cli.FAILED": "Exit code: it failed, or was blocked.",
+    "esclusa.cli.OK": "Exit code: success.",
+    "esclusa.cli.PARTIAL": "Exit code: finished, but records ended in an error state.",
+    "esclusa.cli.STOPPED": "Exit code: stopped by a signal.",
+    "esclusa.cli.UNHEALTHY": "Exit code: the store or the schema cannot be used.",
+    "esclusa.cli.USAGE": "Exit code: wrong arguments.",
+    "esclusa.cli.format_option": "The option `--format` of a command that writes a list.",
+    "esclusa.cli.output_option": "The option `--output` of a command that writes a list.",
+    "esclusa.integrations.fastapi.FindCaller": "How the host application says who calls.",
+    "esclusa.web.After": "The parameter `after`: the cursor of a page.",
+    "esclusa.web.CurrentCaller": "The parameter with the caller of a route with `own_credentials`.",
+    "esclusa.web.CurrentRuntime": "The parameter with the `Runtime`.",
+    "esclusa.web.EXPORT_RESPONSES": "The OpenAPI responses of a route that answers files.",
+    "esclusa.web.FILTER_NOTE": "The OpenAPI description of filters.",
+    "esclusa.web.FILTER_PARAMETER": "The OpenAPI parameter of a route that filters.",
+    "esclusa.web.Limit": "The parameter `limit`: the size of a page.",
+    "esclusa.web.RecordJson": "A record in an answer.",
+    "esclusa.web.SELF_AUTHENTICATED": "`openapi_extra` of a route that checks its caller itself.",
+    "esclusa.web.STRICT_PARAMETERS": "The dependency of routes that refuse unknown parameters.",
+    "esclusa.web.Who": "The parameter with the name of the caller.",
+}
