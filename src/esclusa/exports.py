@@ -27,8 +27,10 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 
 from esclusa.engine import parquet
 from esclusa.model.columns import Column, ColumnType
-from esclusa.model.errors import ExportError
+from esclusa.model.errors import BadQuery, ExportError
 from esclusa.model.kind import Kind, kind_of
+from esclusa.model.names import no_field
+from esclusa.model.paths import is_path, split_path, text_at, value_at
 from esclusa.model.record import Record
 
 Format = Literal["csv", "ndjson", "parquet"]
@@ -156,9 +158,16 @@ def format_of(path: Path) -> Format:
     return found
 
 
-def record_columns(kind: Kind | type[Record]) -> list[Column]:
-    """The columns of a list of records: the members that the API shows, with their types."""
+def record_columns(kind: Kind | type[Record], chosen: Sequence[str] = ()) -> list[Column]:
+    """The columns of a list of records: the members that the API shows, with their types.
+
+    ``chosen``: only these, in this order; a value inside JSON may be one (``last_error.type``).
+    Raises BadQuery for a name that the kind does not have.
+    """
     kind = kind_of(kind)
+    if chosen:
+        fields = dict.fromkeys(map(kind.name_of, chosen))
+        return [Column(name, _column_type(kind, name)) for name in fields]
     shown = ["attempts", "due_at", "last_error", "created_at", "updated_at"]
     names = ["id", "status", *(field.name for field in kind.fields), *shown]
     return [Column(name, kind.types[name]) for name in names if name in kind.types]
@@ -166,7 +175,23 @@ def record_columns(kind: Kind | type[Record]) -> list[Column]:
 
 def record_row(record: Record, columns: Sequence[Column]) -> dict[str, Any]:
     """The values of a record by column."""
-    return {column.name: getattr(record, column.name, None) for column in columns}
+    return {column.name: _value_of(record, column.name) for column in columns}
+
+
+def _column_type(kind: Kind, name: str) -> ColumnType:
+    if is_path(kind.types, name):
+        return "text"
+    known = [each for each in kind.types if each not in ("fence", "leased_by")]
+    if name not in known:
+        raise BadQuery(no_field("no_field", kind.table, name, known))
+    return kind.types[name]
+
+
+def _value_of(record: Record, name: str) -> Any:
+    if "." not in name:
+        return getattr(record, name, None)
+    found = value_at({(field := split_path(name)[0]): getattr(record, field, None)}, name)
+    return found if found is None else text_at(found) or to_json(found).decode()
 
 
 # encoders

@@ -28,7 +28,7 @@ from esclusa.model.names import nearest
         ("records greetings --status greted --format csv", 2, "Did you mean greeted?"),
         ("records greetings -w nmae=ada", 2, "greetings has no field nmae; it has id"),
         ("records greetings -w nmae=ada", 2, "Did you mean name?"),
-        ("records greetings -w last_error.type=timeout", 2, "has no field last_error.type; it has"),
+        ("records greetings -w last_eror.type=timeout", 2, "has no field last_eror.type; it has"),
         ("records greetings --order nmae", 2, "Did you mean name?"),
         ("records greeting", 1, "Did you mean greetings?"),
         ("show greeting ada", 1, "Did you mean greetings?"),

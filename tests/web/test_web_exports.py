@@ -146,3 +146,21 @@ async def test_the_console_links_to_the_same_list(shop: Client) -> None:
     assert rows_of("csv", body)[0]["note"] == "'=1+1"
     assert (await shop.get("/console/records/items/export/xlsx")).status == 422
     assert (await shop.get("/console/records/items/export/csv?nothing=1")).status == 400
+
+
+@pytest.mark.parametrize("form", TYPES)
+async def test_a_file_has_the_chosen_columns(shop: Client, form: str) -> None:
+    await shop.add({"shop": "a", "code": "1", "meta": {"lot": {"no": 7}, "tags": ["x"]}})
+    path = "/api/records/items?columns=code,id,meta.lot.no,meta.tags,error_type"
+    _, body = await download(shop, path, TYPES[form])
+    [row] = rows_of(form, body)
+    assert list(row) == ["code", "id", "meta.lot.no", "meta.tags", "last_error.type"]
+    assert [row[name] or None for name in row] == ["1", "a:1", "7", '["x"]', None]
+
+
+async def test_a_page_has_the_chosen_members(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1", "meta": {"lot": 7}})
+    answer = await shop.get("/api/records/items?columns=id,meta.lot")
+    assert answer.json == {"items": [{"id": "a:1", "meta.lot": 7}], "next": None}
+    wrong = (await shop.get("/api/records/items?columns=id,cod")).problem(400)
+    assert "Did you mean code?" in wrong["detail"]

@@ -54,10 +54,19 @@ def _fields(session: Session, ctx: click.Context) -> list[str]:
 
 
 def _filters(session: Session, ctx: click.Context) -> list[str]:
-    filters = [f"{name}=" for name in _fields(session, ctx)]
-    return [*filters, *(f"status={state}" for state in _states(session, ctx))]
+    fields = _fields(session, ctx)
+    errors = ["error_type=", "error_message~"] if "last_error" in fields else []
+    states = [f"status={state}" for state in _states(session, ctx)]
+    return list(dict.fromkeys([*(f"{name}=" for name in fields), *errors, *states]))
 
 
+def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Fields after the commas of a list of columns."""
+    given, comma, last = incomplete.rpartition(",")
+    return [f"{given}{comma}{name}" for name in order_names(ctx, param, last)]
+
+
+column_names: Complete = _columns
 kind_names = _completes(lambda session, ctx: session.kinds())
 state_names = _completes(_states)
 filters = _completes(_filters)

@@ -39,11 +39,12 @@ def write_records(
     archived: bool,
     form: Format | None,
     output: Path | None,
+    chosen: tuple[str, ...],
 ) -> None:
-    """Write the records that match as a file."""
+    """Write the records that match as a file; ``chosen``: only these columns."""
     from esclusa.exports import record_columns, record_row
 
-    columns = record_columns(kind)
+    columns = record_columns(kind, chosen)
 
     async def write(runtime: Runtime) -> int:
         if not (await runtime.read_model.count(kind.table, where, cap=1, archived=archived))[0]:

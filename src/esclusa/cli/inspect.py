@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esclusa.cli.completion import order_names, state_names, view_names
+from esclusa.cli.completion import column_names, order_names, state_names, view_names
 from esclusa.cli.export import format_option, output_option, write_records
 from esclusa.cli.inspect_engine import alerts, budgets, cycles, leases, runs, workers
 from esclusa.cli.options import (
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from esclusa.exports import Format
+    from esclusa.model.kind import Kind
+    from esclusa.model.query import Page
     from esclusa.model.record import Record
     from esclusa.runtime import Runtime
 
@@ -128,6 +130,12 @@ def _counts(kind: dict[str, Any]) -> str:
 )
 @after_option
 @click.option("--archived", is_flag=True, help="Read the archive.")
+@click.option(
+    "--columns",
+    metavar="FIELDS",
+    shell_complete=column_names,
+    help="Only these columns, separated by commas; also of a file.",
+)
 @format_option
 @output_option
 @click.pass_obj
@@ -140,18 +148,20 @@ def records(
     limit: int | None,
     after: str | None,
     archived: bool,
+    columns: str | None,
     form: Format | None,
     output: Path | None,
 ) -> None:
     """List records of a kind, or write the whole list as a file."""
     kind = session.kind(table)
+    chosen = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
     filter = parse_filter(
         kind, [*where, *([f"status={states}"] if states else [])], archived=archived
     )
     if form or output:
         if after:
             raise BadQuery(text("export_after"))
-        write_records(session, kind, filter, order, limit, archived, form, output)
+        write_records(session, kind, filter, order, limit, archived, form, output, chosen)
         return
     page = session.look(
         lambda runtime: runtime.read_model.records(
@@ -160,6 +170,9 @@ def records(
     )
     if not page.items and "status" in filter:
         check_states(kind, filter, session.look(lambda runtime: runtime.read_model.states(table)))
+    if chosen:
+        _show_chosen(session, kind, page, chosen)
+        return
     session.show_page(
         page,
         ["!ID", "STATUS", ">ATTEMPTS", "DUE", *(f.name.upper() for f in kind.fields)],
@@ -167,6 +180,20 @@ def records(
             [r.id, r.status, r.attempts, r.due_at, *(getattr(r, f.name, None) for f in kind.fields)]
             for r in page.items
         ),
+        "No records.",
+    )
+
+
+def _show_chosen(session: Session, kind: Kind, page: Page[Record], chosen: tuple[str, ...]) -> None:
+    """Print one page of records with the chosen columns only."""
+    from esclusa.exports import record_columns, record_row
+
+    columns = record_columns(kind, chosen)
+    rows = [record_row(record, columns) for record in page.items]
+    session.show_table(
+        {"items": rows, "next": page.next},
+        ["!ID" if c.name == "id" else c.name.upper() for c in columns],
+        (list(row.values()) for row in rows),
         "No records.",
     )
 

@@ -35,7 +35,8 @@ where_option = click.option(
     multiple=True,
     metavar="FILTER",
     shell_complete=filters,
-    help="field=value, field=a,b, field>=value, field=null or field!=null. Repeat to narrow down.",
+    help="field=value, field=a,b, field>=value, field~part of a text, field=null or field!=null."
+    " Repeat to narrow down.",
 )
 system_option = click.option("--system", is_flag=True, help="Include system records.")
 after_option = click.option("--after", metavar="CURSOR", help="Show the page after this cursor.")

@@ -116,7 +116,7 @@ class AuditedOperations:
     async def _start(
         self, verb: str, kind: Kind, chosen: Where, *, seen: int | None = None, dry_run: bool
     ) -> Acted:
-        count, exact = await self._store.count(query(kind, chosen))
+        count, exact = await self._store.count(query(kind, chosen, now=self._clock.now()))
         return Acted(
             verb, kind.table, count, exact, dry_run=dry_run or (seen is not None and count > seen)
         )
@@ -125,7 +125,9 @@ class AuditedOperations:
         """Yield pages of what matches, ordered by id, so that moves do not disturb the paging."""
         after: str | None = None
         while not acted.dry_run:
-            page = await self._store.find(query(kind, chosen, limit=CHUNK, after=after))
+            page = await self._store.find(
+                query(kind, chosen, limit=CHUNK, after=after, now=self._clock.now())
+            )
             if page.items:
                 yield page.items
             after = page.next

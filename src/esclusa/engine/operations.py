@@ -199,7 +199,7 @@ class Operations(AlertOperations):
         async def choose(record: Record) -> To | str:
             return To(record.status, **stage.renewed_fields)
 
-        matched, _ = await self._store.count(query(kind, chosen))
+        matched, _ = await self._store.count(query(kind, chosen, now=self._clock.now()))
         refused = seen is not None and matched > seen
         return await self.apply(
             "retry", kind.table, choose, where=chosen, reason=reason, dry_run=dry_run or refused
@@ -376,7 +376,8 @@ class Operations(AlertOperations):
         wrong = life.with_earlier(s for s in life.states if s != to and not life.allows(s, to))
         declared = life.with_earlier(life.states)
         strange = [s for s in await self._store.states(kind) if s not in declared]
-        page = await self._store.find(query(kind, narrowed(chosen, [*wrong, *strange]), limit=1))
+        undeclared = narrowed(chosen, [*wrong, *strange])
+        page = await self._store.find(query(kind, undeclared, limit=1, now=self._clock.now()))
         if page.items:
             ref, state = page.items[0].ref, page.items[0].status
             if state in strange:

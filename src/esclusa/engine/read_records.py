@@ -135,7 +135,8 @@ class RecordReader:
         self, table: str, where: Where, *, cap: int = 100_000, archived: bool = False
     ) -> tuple[int, bool]:
         """How many records match, counted up to ``cap``, and whether that is all."""
-        return await self._store.count(query(self.lookup(table), where, archived=archived), cap)
+        kind, now = self.lookup(table), self.now()
+        return await self._store.count(query(kind, where, archived=archived, now=now), cap)
 
     async def states(self, table: str) -> list[str]:
         """The states that records are in, those that the lifecycle does not have included."""
@@ -146,7 +147,9 @@ class RecordReader:
     ) -> list[Total]:
         """How many records match, by the values of some fields, and the sums of number fields."""
         kind = self.lookup(table)
-        return await self._store.totals(query(kind, where), grouping(kind, by, sums))
+        return await self._store.totals(
+            query(kind, where, now=self.now()), grouping(kind, by, sums)
+        )
 
     async def records(
         self,
@@ -161,7 +164,13 @@ class RecordReader:
         """One page of the records that match; ``next`` continues it."""
         page = await self._store.find(
             query(
-                self.lookup(table), where, order=order, limit=limit, after=after, archived=archived
+                self.lookup(table),
+                where,
+                order=order,
+                limit=limit,
+                after=after,
+                archived=archived,
+                now=self.now(),
             )
         )
         return Page([shapes.readable(record) for record in page.items], page.next)

@@ -34,7 +34,9 @@ def condition_text(given: Any) -> str:
         return " and ".join(dict.fromkeys(condition_text(part) for part in given))
     if isinstance(given, Cond):
         values = given.value if isinstance(given.value, tuple) else (given.value,)
-        sign = {"lt": "< ", "le": "<= ", "gt": "> ", "ge": ">= "}.get(given.op, "")
+        sign = {"lt": "< ", "le": "<= ", "gt": "> ", "ge": ">= ", "contains": "~ "}.get(
+            given.op, ""
+        )
         return {"null": "is empty", "not_null": "is not empty"}.get(
             given.op, f"{sign}{' or '.join(map(str, values))}"[:500]
         )

@@ -76,7 +76,8 @@ def _fingerprint(query: Query) -> str:
 def _in(type: ColumnType, value: Any) -> Any:
     if isinstance(value, dict):
         return to_time(value["time"]) if "time" in value else value["as_stored"]
-    return CONVERT[type](value)
+    absolute = {"time": to_time, "date": date.fromisoformat}
+    return absolute.get(type, CONVERT[type])(value)
 
 
 def _out(value: Any) -> Any:

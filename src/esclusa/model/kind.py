@@ -17,6 +17,7 @@ from esclusa.model.columns import EXTRAS, NEEDED, TRACKING, ColumnType, Field, T
 from esclusa.model.errors import BadRecord, NotFound, UndeclaredField
 from esclusa.model.keys import id_of_key_text, key_id
 from esclusa.model.lifecycle import Lifecycle
+from esclusa.model.paths import ALIASES
 from esclusa.model.strict_fields import undeclared
 from esclusa.model.texts import text
 from esclusa.model.value import value
@@ -190,8 +191,17 @@ class Kind:
         return {column: name for name, column in self.columns.items() if column not in self.types}
 
     def name_of(self, name: str) -> str:
-        """The name in Python of a field that may be given by its column. Unknown names stay."""
-        return self._by_column.get(name, name)
+        """The name in Python of a field that may be given by its column. Unknown names stay.
+
+        A path into a JSON field may begin with its column, and has a short name for errors.
+        """
+        if name in self.types:
+            return name
+        if name in self._by_column:
+            return self._by_column[name]
+        path = ALIASES.get(name, name) if "last_error" in self.types else name
+        field, dot, inside = path.partition(".")
+        return f"{self._by_column.get(field, field)}{dot}{inside}"
 
     @cached_property
     def extras(self) -> dict[str, str]:

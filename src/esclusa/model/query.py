@@ -6,18 +6,20 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from esclusa.model.columns import ColumnType
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind, kind_of
 from esclusa.model.names import no_field, no_state
-from esclusa.model.query_values import CONVERT, EXAMPLE, UNFIT
+from esclusa.model.paths import ascii_lower, is_path, text_at, value_at
+from esclusa.model.query_values import CONVERT, EXAMPLE, UNFIT, FromNow
 from esclusa.model.record import Record
 from esclusa.model.texts import text
 from esclusa.model.value import value
 
-Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null"]
+Op: TypeAlias = Literal["eq", "in", "lt", "le", "gt", "ge", "null", "not_null", "contains"]
 
 
 @value
@@ -55,6 +57,11 @@ def above(value: Any) -> Cond:
 def at_least(value: Any) -> Cond:
     """The field is at least the value."""
     return Cond("ge", value)
+
+
+def containing(part: str) -> Cond:
+    """The text has this part; A to Z match in either case. Only in lists, see ``query``."""
+    return Cond("contains", part)
 
 
 def beginning(prefix: str) -> tuple[Cond, Cond]:
@@ -111,11 +118,15 @@ def query(
     limit: int = 100,
     after: str | None = None,
     archived: bool = False,
+    now: datetime | None = None,
 ) -> Query:
     """A query, checked against the kind. Raises BadQuery.
 
     ``where={"platform": "twitter", "attempts": above(3), "imagen_url": not_null}``;
-    ``order="-updated_at"``. A field may also be named by its column.
+    ``order="-updated_at"``. A field may also be named by its column. Only here, not in the
+    conditions of stages and effects, a filter may look inside a JSON field
+    (``{"last_error.type": "timeout"}``) and for a part of a text (``containing("timed out")``).
+    Times may be relative (``at_least("-2h")``) if ``now`` is given.
     """
     kind = kind_of(kind)
     ordered = orders(kind, order)
@@ -123,9 +134,8 @@ def query(
         raise BadQuery(text("bad_limit", limit=limit))
     if archived and not kind.archive:
         raise BadQuery(text("no_archive", table=kind.table))
-    return Query(
-        kind, conditions(kind, where or {}, archived=archived), ordered, limit, after, archived
-    )
+    tests = conditions(kind, where or {}, archived=archived, searching=True)
+    return Query(kind, at_time(kind, tests, now), ordered, limit, after, archived)
 
 
 def orders(kind: Kind, names: str | Iterable[str]) -> tuple[Order, ...]:
@@ -143,27 +153,69 @@ def orders(kind: Kind, names: str | Iterable[str]) -> tuple[Order, ...]:
 ARCHIVE_COLUMNS: dict[str, ColumnType] = {"archived_at": "time", "export_id": "text"}
 
 
-def conditions(kind: Kind, where: Where, *, archived: bool = False) -> tuple[tuple[str, Cond], ...]:
+def conditions(
+    kind: Kind, where: Where, *, archived: bool = False, searching: bool = False
+) -> tuple[tuple[str, Cond], ...]:
     """The filter as conditions, with values converted to the fields' types. Raises BadQuery.
 
-    The earlier name of a renamed state also stands for its present name. In an archive, where
-    nothing is renamed, a present name also stands for the earlier ones.
+    ``searching``: for a list, which may also use what no index serves, see ``query``. The earlier
+    name of a renamed state also stands for its present name. In an archive, where nothing is
+    renamed, a present name also stands for the earlier ones.
     """
     out = []
     types = {**kind.types, **ARCHIVE_COLUMNS} if archived else kind.types
     for given, test in where.items():
         name = kind.name_of(given)
         for cond in _conds(test):
-            column = types.get(name)
+            inside = searching and is_path(types, name)
+            column = "text" if inside else types.get(name)
             if column is None:
                 raise BadQuery(no_field("no_field", kind.table, name, types))
+            if inside and cond.op in ("lt", "le", "gt", "ge"):
+                raise BadQuery(text("no_order_inside", table=kind.table, field=name))
             if column in ("json", "bytes") and cond.op not in ("null", "not_null"):
                 raise BadQuery(text("not_comparable", table=kind.table, field=name, type=column))
-            out.append((name, _convert(f"{kind.table}.{name}", column, cond)))
+            if cond.op == "contains" and not (searching and column == "text"):
+                raise BadQuery(text("not_searchable", table=kind.table, field=name, type=column))
+            operand = _as_texts(cond) if inside else cond
+            converted = _convert(f"{kind.table}.{name}", column, operand)
+            if not searching and _relative(converted):
+                raise BadQuery(text("no_relative_time", table=kind.table, field=name))
+            out.append((name, converted))
     if not kind.lifecycle.renamed:
         return tuple(out)
     named = _states(tuple(out), lambda s: (s, kind.lifecycle.current(s)))
     return with_earlier_states(kind, named) if archived else named
+
+
+def _as_texts(cond: Cond) -> Cond:
+    """The condition on a value inside a JSON field, whose operands are texts."""
+    if cond.op == "in":
+        return Cond("in", tuple(text_at(v) or str(v) for v in cond.value))
+    return cond if cond.value is None else Cond(cond.op, text_at(cond.value) or str(cond.value))
+
+
+def _relative(cond: Cond) -> bool:
+    values = cond.value if cond.op == "in" else (cond.value,)
+    return any(isinstance(v, FromNow) for v in values)
+
+
+def at_time(
+    kind: Kind, tests: tuple[tuple[str, Cond], ...], now: datetime | None
+) -> tuple[tuple[str, Cond], ...]:
+    """The conditions with relative times as times. Raises BadQuery if it is not known when."""
+    if now is None:
+        for name, cond in tests:
+            if _relative(cond):
+                raise BadQuery(text("no_relative_time", table=kind.table, field=name))
+        return tests
+    return tuple((name, _at(cond, now) if _relative(cond) else cond) for name, cond in tests)
+
+
+def _at(cond: Cond, now: datetime) -> Cond:
+    values = cond.value if cond.op == "in" else (cond.value,)
+    fixed = tuple(v.at(now) if isinstance(v, FromNow) else v for v in values)
+    return Cond(cond.op, fixed if cond.op == "in" else fixed[0])
 
 
 def with_earlier_states(
@@ -203,15 +255,16 @@ def check_states(kind: Kind, where: Where, stored: Iterable[str] = ()) -> None:
                 raise BadQuery(no_state(kind.table, state, life.states))
 
 
-_FILTER = re.compile(r"\s*([^\s=<>!]+)\s*(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
-_OPS: dict[str, Op] = {">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
+_FILTER = re.compile(r"\s*([^\s=<>!~]+)\s*(>=|<=|!=|=|>|<|~)(.*)", re.DOTALL)
+_OPS: dict[str, Op] = {">=": "ge", "<=": "le", ">": "gt", "<": "lt", "~": "contains"}
 
 
 def parse_filter(kind: Kind, filters: Iterable[str], *, archived: bool = False) -> dict[str, Test]:
     """Parse filters as people write them, and check them against the kind. Raises BadQuery.
 
     ``field=value``, ``field=a,b`` (one of), ``field>=value`` (also ``<=``, ``>``, ``<``),
-    ``field=null``, ``field!=null``. All must hold. A value in double quotes is taken literally.
+    ``field~part`` (a text with this part), ``field=null``, ``field!=null``. All must hold. A value
+    in double quotes is taken literally.
     """
     tests: dict[str, tuple[Cond, ...]] = {}
     for filter in filters:
@@ -220,7 +273,7 @@ def parse_filter(kind: Kind, filters: Iterable[str], *, archived: bool = False) 
             raise BadQuery(text("not_a_filter", filter=filter))
         name, sign, value = kind.name_of(match[1]), match[2], match[3].strip()
         tests[name] = (*tests.get(name, ()), _parse_cond(filter, sign, value))
-    conditions(kind, tests, archived=archived)
+    conditions(kind, tests, archived=archived, searching=True)
     return {name: conds[0] if len(conds) == 1 else conds for name, conds in tests.items()}
 
 
@@ -288,7 +341,14 @@ def totals_in_order(query: Query, grouping: Grouping, found: list[Total]) -> lis
 
 def matches(values: Mapping[str, Any], where: tuple[tuple[str, Cond], ...]) -> bool:
     """Whether a record with these values passes. This defines what every store must answer."""
-    return all(_holds(values.get(name), cond) for name, cond in where)
+    return all(_holds(_compared(values, name, cond), cond) for name, cond in where)
+
+
+def _compared(values: Mapping[str, Any], name: str, cond: Cond) -> Any:
+    if name in values or "." not in name:
+        return values.get(name)
+    found = value_at(values, name)
+    return found if cond.op in ("null", "not_null") else text_at(found)
 
 
 def _holds(value: Any, cond: Cond) -> bool:
@@ -307,6 +367,7 @@ _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "le": operator.le,
     "gt": operator.gt,
     "ge": operator.ge,
+    "contains": lambda value, part: ascii_lower(part) in ascii_lower(value),
 }
 
 

@@ -255,10 +255,25 @@ TEXTS: Final[Mapping[str, str]] = {
     "no_order": "{table} cannot be ordered by {field}; it can by {fields}",
     "no_archive": "{table} keeps no archive",
     "bad_limit": "limit must be between 1 and 10000, not {limit}",
-    "not_comparable": "{table}.{field} holds {type} and cannot be compared",
+    "not_comparable": (
+        "{table}.{field} holds {type} and cannot be compared; a value inside JSON can:"
+        " {field}.name=value"
+    ),
+    "no_order_inside": (
+        "{table}.{field} is inside JSON and compared as text: use =, ~, =null or !=null"
+    ),
+    "not_searchable": "{table}.{field} is {type}; ~ searches texts, in lists of records",
+    "no_relative_time": "{table}.{field}: a time relative to now is for lists of records only",
+    "no_search_in_store": (
+        "Firestore cannot search within texts ({field}~…): it has no index for that; filter by"
+        " error_type, a field's value or the beginning of an id, or export the list"
+    ),
+    "no_path_in_store": (
+        "Firestore has no index for {field}; inside JSON it can find error_type=value only"
+    ),
     "not_a_filter": (
         "{filter!r} is not a filter; "
-        "write field=value, field=a,b, field>=value, field=null or field!=null"
+        "write field=value, field=a,b, field>=value, field~part, field=null or field!=null"
     ),
     "only_not_null": (
         "{filter!r}: != works only with null (field!=null); list the values you want instead"

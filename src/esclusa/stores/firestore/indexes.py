@@ -276,6 +276,10 @@ def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict
                 for c in large
                 if c not in used
             ]
+            if "last_error" in kind.types:  # by which lists are filtered, although it is inside
+                inside = queries.field_path(codec, queries.ERROR_TYPE)
+                indexes = _single_field_indexes()[: 4 if kind.within is not None else 1]
+                out.append({"collectionGroup": table, "fieldPath": inside, "indexes": indexes})
             if kind.within is not None and not archived:
                 used |= {  # a filter may use any of these
                     queries.field_path(codec, name)

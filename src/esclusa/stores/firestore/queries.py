@@ -16,7 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from esclusa.model.errors import BadQuery
+from esclusa.model.paths import ALIASES, is_path, split_path
 from esclusa.model.query import Cond, Order, Query, matches
+from esclusa.model.texts import text
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.client import FirestoreClient, StructuredQuery
 from esclusa.stores.firestore.codec import (
@@ -39,6 +41,8 @@ from esclusa.stores.firestore.found import (
 )
 
 NAME = "__name__"
+# The value inside JSON that is indexed.
+ERROR_TYPE = ALIASES["error_type"]
 _Filter: Any = type(StructuredQuery().where)
 _MAX_VALUES = 30
 # A whole number as its text is written, within 64 bits.
@@ -51,6 +55,7 @@ _RANGES = ("lt", "le", "gt", "ge", "not_null")
 
 def prepare(codec: Codec, query: Query, root: str) -> PreparedQuery:
     """Translate a query, without its limit and cursor."""
+    _refuse_unsearchable(codec, query.where)
     where = tuple((name, as_stored(codec, name, cond)) for name, cond in query.where)
     ids = _ids(where)
     local: Conditions = ()
@@ -78,8 +83,26 @@ def prepare(codec: Codec, query: Query, root: str) -> PreparedQuery:
     return PreparedQuery(query, tuple(order), descending, parts, ids, local)
 
 
+def _refuse_unsearchable(codec: Codec, where: Conditions) -> None:
+    """Refuse what Firestore has no index for. Raises BadQuery."""
+    for name, cond in where:
+        inside = is_path(codec.types, name)
+        if cond.op == "contains":
+            raise BadQuery(text("no_search_in_store", field=name))
+        if inside and (name != ERROR_TYPE or cond.op not in ("eq", "in")):
+            raise BadQuery(text("no_path_in_store", field=name))
+
+
 def as_stored(codec: Codec, name: str, cond: Cond) -> Cond:
-    """The condition that also finds text which another program wrote as a whole number."""
+    """The condition that also finds text which another program wrote as a whole number.
+
+    Inside JSON a whole number and a boolean are compared as text, too.
+    """
+    if is_path(codec.types, name):
+        given = cond.value if cond.op == "in" else (cond.value,)
+        numbers = [int(text) for text in given if _NUMBER.fullmatch(text)]
+        flags = [text == "true" for text in given if text in ("true", "false")]
+        return Cond("in", (*given, *numbers, *flags)) if numbers or flags else cond
     if not codec.foreign or name not in codec.kind.by_name or codec.types[name] != "text":
         return cond
     given = cond.value if cond.op == "in" else (cond.value,) if cond.op == "eq" else ()
@@ -152,6 +175,9 @@ def _part(
 
 def field_path(codec: Codec, name: str) -> str:
     """The field by which Firestore compares and sorts."""
+    if is_path(codec.types, name):
+        field, steps = split_path(name)
+        return ".".join(map(quoted, (codec.column(field), *steps)))
     column = codec.column(name)
     return quoted(order_column(column) if codec.types.get(name) == "decimal" else column)
 
@@ -184,6 +210,8 @@ def _comparable(codec: Codec, query: Query, name: str, value: Any, root: str) ->
         if path is None:
             raise BadQuery(f"{query.kind.table} has no ids like {value!r:.80}")
         return Value(reference_value=f"{root}/{path}")
+    if is_path(codec.types, name):
+        return encode_json(value)
     if not is_typed(codec.types[name], value):
         return (
             Value(timestamp_value=to_timestamp(value))
@@ -362,7 +390,8 @@ def is_single(prepared: PreparedQuery) -> bool:
 def selecting(codec: Codec, prepared: PreparedQuery, names: Sequence[str]) -> PreparedQuery:
     """The same query for these fields only, and for those that its pages and conditions need."""
     needed = [*names, *(o.field for o in prepared.order), *(n for n, _ in prepared.query.where)]
-    columns = dict.fromkeys(quoted(codec.column(name)) for name in needed if name != "id")
+    fields = [split_path(name)[0] for name in needed if name != "id"]
+    columns = dict.fromkeys(quoted(codec.column(field)) for field in fields)
     select = {"fields": [{"field_path": path} for path in columns] or [{"field_path": NAME}]}
     parts = []
     for part in prepared.parts:

@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 
 from esclusa.model.cursors import decode_cursor
 from esclusa.model.kind import Kind
+from esclusa.model.paths import ascii_lower, is_path, split_path
 from esclusa.model.query import Cond, Order, Query
 from esclusa.stores.postgres.client import Fetch
 from esclusa.stores.postgres.codec import (
     INTEGER_LIMITS,
+    TEXT_TYPES,
     TIME_WITHOUT_ZONE,
     Table,
     TableColumn,
@@ -125,6 +127,8 @@ def constant_condition(table: Table, name: str, cond: Cond, alias: str = "t") ->
 
 def condition(table: Table, name: str, cond: Cond, binder: Binder) -> str:
     """Return a condition with bound values; states stay literals, for partial indexes."""
+    if is_path(table.kind.types, name):
+        return _condition_inside(table, name, cond, binder)
     column = table.queried(name)
     if cond.op in ("null", "not_null"):
         return constant_condition(table, name, cond)
@@ -141,7 +145,45 @@ def condition(table: Table, name: str, cond: Cond, binder: Binder) -> str:
         if cond.op == "in":
             bound = binder.add(column.encode(values), f"{column.parameter_type}[]")
             return f"{column.expr()} = ANY({_array(column, bound)})"
+    if cond.op == "contains":
+        return _contains(f"{column.expr()}::text", cond, binder)
     return f"{column.expr()} {OPERATORS[cond.op]} {binder.compared(column, cond.value)}"
+
+
+def _contains(expr: str, cond: Cond, binder: Binder) -> str:
+    """Return the test of a part of a text; in the collation C only A to Z have two cases."""
+    return f'strpos(lower({expr} COLLATE "C"), {binder.add(ascii_lower(cond.value), "text")}) > 0'
+
+
+def _condition_inside(table: Table, name: str, cond: Cond, binder: Binder) -> str:
+    """Return the test of a value inside a JSON field, which is compared as text.
+
+    Another program's last error that is no object is its own message.
+    """
+    field, steps = split_path(name)
+    column = table.columns[field]
+    value, path = column.read(), f"ARRAY[{literals(steps)}]"
+    bare, is_object = "NULL", f"jsonb_typeof({value}::jsonb) = 'object'"
+    if column.sql_type in TEXT_TYPES:
+        is_object = f"{value} ~ '^\\s*\\{{.*\\}}\\s*$'"
+    if table.kind.attached and name == "last_error.message":
+        bare = f"{value}::text"
+    found, type = (
+        f"({value}::jsonb #>> {path})",
+        f"jsonb_typeof({value}::jsonb #> {path})",
+    )
+    if cond.op in ("null", "not_null"):
+        given = f"CASE WHEN {is_object} THEN {type} ELSE {bare} END"
+        return f"COALESCE({given}, 'null') {'=' if cond.op == 'null' else '<>'} 'null'"
+    inside = (
+        f"CASE WHEN {type} IN ('string', 'boolean') OR ({type} = 'number' AND {found} !~ '[.eE]')"
+        f" THEN {found} END"
+    )
+    given = f"(CASE WHEN {is_object} THEN {inside} ELSE {bare} END)"
+    if cond.op == "contains":
+        return _contains(given, cond, binder)
+    operands = list(cond.value) if cond.op == "in" else [cond.value]
+    return f"{given} = ANY({binder.add(operands, 'text[]')})"
 
 
 def _array(column: TableColumn, source: str) -> str:

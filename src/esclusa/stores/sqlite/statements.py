@@ -21,6 +21,7 @@ import apsw
 
 from esclusa.model.cursors import not_a_cursor, open_cursor
 from esclusa.model.kind import Kind
+from esclusa.model.paths import is_path, split_path
 from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.storable import fits
@@ -175,6 +176,8 @@ def placeholders(width: int, count: int) -> str:
 
 def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> str:
     """Return one test. Its operands are bound in ``values``; without it they are literals."""
+    if is_path(kind.types, name):
+        return _condition_inside(kind, name, cond, values)
     type = kind.types.get(name) or ARCHIVE_COLUMNS[name]
     column = comparable(kind, name) if name in kind.types else quote(name)
     if cond.op in ("null", "not_null"):
@@ -188,9 +191,40 @@ def condition(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> st
     else:
         written = ["?"] * len(operands)
         values += [encode(type, v) for v in operands]
+    return _test(column, cond, written)
+
+
+def _test(column: str, cond: Cond, written: Sequence[str]) -> str:
     if cond.op == "in":
         return f"{column} IN ({', '.join(written)})"
+    if cond.op == "contains":  # lower() changes A to Z only
+        return f"instr(lower({column}), lower({written[0]})) > 0"
     return f"{column} {_OPERATORS[cond.op]} {written[0]}"
+
+
+def _condition_inside(kind: Kind, name: str, cond: Cond, values: list[Any] | None) -> str:
+    """Return the test of a value inside a JSON field, which is compared as text.
+
+    Another program's last error that is no object is its own message.
+    """
+    field, steps = split_path(name)
+    column, path = expr(kind, field), text_literal("".join(["$", *(f".{step}" for step in steps)]))
+    is_object = f"json_valid({column}) AND json_type({column}) = 'object'"
+    bare = column if kind.attached and name == "last_error.message" else "NULL"
+    if cond.op in ("null", "not_null"):
+        found = f"CASE WHEN {is_object} THEN json_type({column}, {path}) ELSE {bare} END"
+        return f"COALESCE({found}, 'null') {'=' if cond.op == 'null' else '<>'} 'null'"
+    found = f"{column} ->> {path}"
+    inside = (
+        f"CASE json_type({column}, {path}) WHEN 'text' THEN {found}"
+        f" WHEN 'integer' THEN CAST({found} AS TEXT) WHEN 'true' THEN 'true'"
+        " WHEN 'false' THEN 'false' END"
+    )
+    operands = cond.value if cond.op == "in" else (cond.value,)
+    if values is not None:
+        values += operands
+    written = ["?" if values is not None else text_literal(v) for v in operands]
+    return _test(f"(CASE WHEN {is_object} THEN {inside} ELSE {bare} END)", cond, written)
 
 
 def conditions(kind: Kind, where: Conditions, values: list[Any]) -> list[str]:

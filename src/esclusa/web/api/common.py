@@ -5,6 +5,7 @@ For a caller with the role read, secrets in an answer are masked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -17,6 +18,7 @@ from esclusa.engine.read_model import ReadModel
 from esclusa.model.errors import BadQuery
 from esclusa.model.kind import Kind
 from esclusa.model.names import unknown
+from esclusa.model.paths import value_at
 from esclusa.model.query import Page, check_states, one_of
 from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
@@ -124,7 +126,8 @@ RecordId = Annotated[str, Depends(_record_id)]
 FILTER_NOTE: Final = (
     "Any other parameter filters by a field of the kind: `?platform=twitter`, or with an operator"
     f" `?attempts__gte=3` ({', '.join(f'`__{name}`' for name in OPERATORS)})."
-    " A field that is given twice may have either value."
+    " A field that is given twice may have either value. A name may lead into a JSON field"
+    " (`last_error.type`, or `error_type`), and a time may be relative (`updated_at__gte=-2h`)."
 )
 # The OpenAPI parameter of a route that filters.
 FILTER_PARAMETER: Final[dict[str, Any]] = {
@@ -226,6 +229,9 @@ def run_json(run: Record) -> dict[str, Any]:
     }
 
 
-def page_json(page: Page[Any]) -> dict[str, Any]:
-    """A page of records as the API answers it."""
-    return {"items": [record_json(record) for record in page.items], "next": page.next}
+def page_json(page: Page[Any], names: Iterable[str] = ()) -> dict[str, Any]:
+    """A page of records as the API answers it; ``names``: only these members."""
+    items = [record_json(record) for record in page.items]
+    if names := tuple(names):
+        items = [mask_fields({name: value_at(item, name) for name in names}) for item in items]
+    return {"items": items, "next": page.next}

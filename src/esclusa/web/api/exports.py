@@ -103,10 +103,13 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 
 
 def record_rows(
-    kind: Kind, records: AsyncIterable[Record], *, masked: bool
+    kind: Kind, records: AsyncIterable[Record], *, masked: bool, chosen: Sequence[str] = ()
 ) -> tuple[list[Column], AsyncIterator[Row]]:
-    """The columns and rows of a list of records; ``masked``: without secrets."""
-    columns = record_columns(kind)
+    """The columns and rows of a list of records; ``masked``: without secrets.
+
+    ``chosen``: the names of the columns; without any, all of them.
+    """
+    columns = record_columns(kind, chosen)
 
     async def rows() -> AsyncIterator[Row]:
         async for record in records:

@@ -35,13 +35,14 @@ OPERATORS: dict[str, Op] = {
     "gte": "ge",
     "ge": "ge",
     "null": "null",
+    "contains": "contains",
 }
 
 # Parameters that are not fields. A field of such a name needs an operator: `limit__eq=3`.
-RESERVED = frozenset({"limit", "after", "order", "archived", "system"})
+RESERVED = frozenset({"limit", "after", "order", "archived", "system", "columns"})
 
-_SIGNS: dict[Op, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_LOST_PLUS = re.compile(r"(T[0-9:.]+) (\d\d:?\d\d)\Z")
+_SIGNS: dict[Op, str] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "contains": "~"}
+_LOST_PLUS = re.compile(r"(T[0-9:.]+|\A) (\d\d:?\d\d|\d+[a-z]+)\Z")
 
 
 def filter_from_query(
@@ -62,7 +63,7 @@ def filter_from_query(
     for name, value in params:
         if name in RESERVED:
             continue
-        if not value and "__" not in name and not re.search(r"[<>]", name):
+        if not value and "__" not in name and not re.search(r"[<>~]", name):
             conditions(kind, {name: null}, archived=archived)  # raises BadQuery if it is unknown
             continue
         for field, test in parse_filter(
@@ -115,17 +116,22 @@ def check_order(kind: Kind, order: str) -> tuple[str, ...]:
     return names
 
 
+def chosen_columns(columns: str) -> tuple[str, ...]:
+    """The names in a ``columns`` parameter, which are separated by commas."""
+    return tuple(dict.fromkeys(name.strip() for name in columns.split(",") if name.strip()))
+
+
 def _refuse_secrets(kind: Kind, names: Iterable[str]) -> None:
     """Filters and orders would let a caller with the role read guess a masked secret."""
     for name in names if read_only.get() else ():
-        if redact.secret_name(name):
+        if any(map(redact.secret_name, name.split("."))):
             raise BadQuery(text("secret_field", table=kind.table, field=name))
 
 
 def _expression(kind: Kind, name: str, value: str) -> str:
     """One parameter in the syntax of ``parse_filter``."""
     field, operator = _split(kind, name)
-    if kind.types.get(kind.name_of(field.rstrip("<>!"))) == "time":
+    if kind.types.get(kind.name_of(field.rstrip("<>!~"))) == "time":
         value = _LOST_PLUS.sub(r"\1+\2", value)  # an unescaped '+' arrives as a space
     if operator is None:
         return f"{name}{value}" if value.startswith(("<", ">")) or not value else f"{name}={value}"

@@ -11,6 +11,7 @@ from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from esclusa.exports import record_columns
 from esclusa.imports import ImportedRow, ImportReport
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.kind import Kind
@@ -48,7 +49,7 @@ from esclusa.web.api.exports import (
     export_response,
     record_rows,
 )
-from esclusa.web.api.filters import check_order, filter_from_query
+from esclusa.web.api.filters import check_order, chosen_columns, filter_from_query
 from esclusa.web.api.rows import InsertOut
 from esclusa.web.auth.tokens import read_only
 from esclusa.web.problems import problem_responses
@@ -243,6 +244,13 @@ async def records(
             examples=["-updated_at"],
         ),
     ] = "",
+    columns: Annotated[
+        str,
+        Query(
+            description="Only these members, separated by commas; also of a file",
+            examples=["id,status,last_error.type"],
+        ),
+    ] = "",
     *,
     archived: Archived = False,
 ) -> Any:
@@ -251,6 +259,7 @@ async def records(
     where = filter_from_query(
         kind, request.query_params.multi_items(), archived=archived, any_state=True
     )
+    chosen = chosen_columns(columns)
     if (form := accepted_format(request.headers)) is not None:
         if after is not None:
             raise BadQuery(text("export_after"))
@@ -259,8 +268,8 @@ async def records(
         found = runtime.read_model.each(
             table, where, order=check_order(kind, order), archived=archived, limit=limit
         )
-        columns, rows = record_rows(kind, found, masked=read_only.get())
-        return await export_response(request, table, columns, rows, form)
+        shown, rows = record_rows(kind, found, masked=read_only.get(), chosen=chosen)
+        return await export_response(request, table, shown, rows, form)
     page = await runtime.read_model.records(
         table,
         where,
@@ -271,7 +280,8 @@ async def records(
     )
     if not page.items:
         await refuse_unknown_states(runtime, kind, where)
-    return page_json(page)
+    names = [column.name for column in record_columns(kind, chosen)] if chosen else ()
+    return page_json(page, names)
 
 
 @router.get(

@@ -16,8 +16,8 @@ PAGE_PARAMETERS = frozenset(
     {"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"}
 )
 # How a typed filter begins: `field=`, `field>=`. The kind refuses what is not one of its fields.
-CONDITION = r"[^\s=<>!]+\s*(?:>=|<=|!=|=|>|<)"
-OPERATORS = {"=": "", ">=": "__gte", "<=": "__lte", ">": "__gt", "<": "__lt"}
+CONDITION = r"[^\s=<>!~]+\s*(?:>=|<=|!=|=|>|<|~)"
+OPERATORS = {"=": "", ">=": "__gte", "<=": "__lte", ">": "__gt", "<": "__lt", "~": "__contains"}
 
 Params = Sequence[tuple[str, str]]
 
@@ -53,7 +53,7 @@ def canonical(kind: Kind, request: Request) -> str | None:
 
 def _parameter(part: str) -> tuple[str, str]:
     """A typed condition as a parameter: ``a>=3`` becomes ``("a__gte", "3")``."""
-    match = re.match(r"\s*([A-Za-z_]\w*)\s*(>=|<=|!=|=|>|<)\s*(.*)", part, re.DOTALL)
+    match = re.match(r"\s*([^\s=<>!~]+)\s*(>=|<=|!=|=|>|<|~)\s*(.*)", part, re.DOTALL)
     assert match is not None  # parse_filter accepted it
     name, sign, value = match[1], match[2], match[3].strip()
     if value.lower() == "null":
