@@ -24,7 +24,7 @@ from esclusa.cli.output import Screen, ago, approximate, moment, text_of
 from esclusa.cli.root import Command, filter_hint
 from esclusa.cli.session import Session
 from esclusa.model.errors import BadQuery
-from esclusa.model.query import check_states, parse_filter
+from esclusa.model.query import beginning, check_states, parse_filter
 from esclusa.model.texts import text
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _counts(kind: dict[str, Any]) -> str:
     shell_complete=column_names,
     help="Only these columns, separated by commas; also of a file.",
 )
+@click.option("--filter", "saved", metavar="NAME", help="Use this saved filter, too.")
 @format_option
 @output_option
 @click.pass_obj
@@ -149,15 +150,21 @@ def records(
     after: str | None,
     archived: bool,
     columns: str | None,
+    saved: str | None,
     form: Format | None,
     output: Path | None,
 ) -> None:
     """List records of a kind, or write the whole list as a file."""
     kind = session.kind(table)
     chosen = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
-    filter = parse_filter(
-        kind, [*where, *([f"status={states}"] if states else [])], archived=archived
-    )
+    where = (*where, *([f"status={states}"] if states else []))
+    if saved is not None:
+        found = session.look(lambda runtime: runtime.read_model.saved_filter(table, saved))
+        where, chosen = (*found.filters, *where), chosen or tuple(found.columns)
+        order = order or tuple(each for each in found.order.split(",") if each)
+    filter = parse_filter(kind, where, archived=archived)
+    if saved is not None and found.begins:
+        filter["id"] = beginning(found.begins)
     if form or output:
         if after:
             raise BadQuery(text("export_after"))

@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "graph",
             "related",
             "search",
+            "filters",
             "views",
             "cycles",
             "runs",
@@ -63,6 +64,7 @@ COMMANDS = {name: module for module, names in GROUPS.values() for name in names}
     "dev": "dev",
     "mcp": "mcp",
     "alert-rules": "alert_rules",
+    "filters": "filters",
     "testing": "testing",
     "reference": "reference",
 }
@@ -123,7 +125,7 @@ class Command(click.Command):
             raise click.UsageError(f"{error.message}. {hint}", ctx) from None
 
 
-_FILTER = re.compile(r"([A-Za-z_]\w*)(?:>=|<=|!=|=|>|<)")
+_FILTER = re.compile(r"([A-Za-z_][\w.]*)(?:>=|<=|!=|=|>|<|~)")
 
 
 def filter_hint(word: str, kind: Kind | None = None) -> str | None:
@@ -132,7 +134,8 @@ def filter_hint(word: str, kind: Kind | None = None) -> str | None:
     With a kind, only its fields make a filter: an id may contain ``=``.
     """
     match = _FILTER.match(word)
-    if match is None or (kind is not None and kind.name_of(match[1]) not in kind.types):
+    known = kind is None or (match and kind.name_of(match[1]).split(".")[0] in kind.types)
+    if match is None or not known:
         return None
     return f"A filter needs -w: -w {shlex.quote(word)}"
 

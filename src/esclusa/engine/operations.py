@@ -11,6 +11,7 @@ from typing import Any
 from esclusa.engine.alert_operations import AlertOperations
 from esclusa.engine.audited import Acted
 from esclusa.engine.runs import RunContext
+from esclusa.engine.saved_filters import FilterOperations
 from esclusa.engine.selection import narrowed, selected
 from esclusa.model.decide import fault_error
 from esclusa.model.errors import (
@@ -46,7 +47,7 @@ MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
 WAKE_LEASE = 10.0
 
 
-class Operations(AlertOperations):
+class Operations(AlertOperations, FilterOperations):
     """The operations of one person or token; ``who`` is stored in the history and the audit.
 
     ``seen`` is how many records matched when the operator decided. If more match now, nothing is

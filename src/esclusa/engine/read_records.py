@@ -15,6 +15,7 @@ from esclusa.engine.options import Options
 from esclusa.engine.pauses import open_pauses
 from esclusa.engine.records import Records
 from esclusa.engine.registry import Registry
+from esclusa.engine.saved_filters import saved_filter, saved_filters
 from esclusa.engine.why import Why, why
 from esclusa.model.adoption import Unadopted
 from esclusa.model.errors import NotFound, SchemaError
@@ -25,7 +26,13 @@ from esclusa.model.query import Page, Total, Where, beginning, grouping, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import StateCount, Step
 from esclusa.model.state_roles import Role, roles, ways_back
-from esclusa.model.system_records import CycleRecord, DeadLetter, LifecycleRecord, WorkerRecord
+from esclusa.model.system_records import (
+    CycleRecord,
+    DeadLetter,
+    LifecycleRecord,
+    SavedFilter,
+    WorkerRecord,
+)
 from esclusa.model.texts import load
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
@@ -302,6 +309,14 @@ class RecordReader:
         return await self.records(
             DeadLetter.kind.table, where, order="-created_at", limit=limit, after=after
         )
+
+    async def saved_filters(self, table: str | None = None) -> list[SavedFilter]:
+        """The saved filters, of one kind or of all, by table and name."""
+        return await saved_filters(self._store, table)
+
+    async def saved_filter(self, table: str, name: str) -> SavedFilter:
+        """The saved filter of this name. Raises NotFound with the names that exist."""
+        return await saved_filter(self._store, self.lookup(table), name)
 
     async def workers(self) -> list[dict[str, Any]]:
         """Worker processes, the newest first; alive while their own lease lasts."""

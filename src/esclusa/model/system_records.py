@@ -336,6 +336,30 @@ class EndedSession(
     lifecycle = Lifecycle("kept")
 
 
+class SavedFilter(
+    Record,
+    table="esclusa_saved_filters",
+    system=True,
+    key=("table_name", "name"),
+    history=False,
+):
+    """A list of records that users share by name: its filters, its order and its columns.
+
+    ``filters`` are written as people type them (``status=failed``). ``begins``: how the ids begin.
+    """
+
+    table_name: str
+    name: str
+    filters: list[str] = []
+    begins: str = ""
+    order: str = ""
+    columns: list[str] = []
+    saved_by: str
+    saved_at: datetime
+
+    lifecycle = Lifecycle("kept")
+
+
 SYSTEM_RECORDS: tuple[type[Record], ...] = (
     DeadLetter,
     Message,
@@ -351,6 +375,7 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     Export,
     IdempotentCall,
     EndedSession,
+    SavedFilter,
 )
 
 

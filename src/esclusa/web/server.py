@@ -30,6 +30,7 @@ from esclusa.web.api import (
     lifecycles,
     openapi,
     records,
+    saved_filters,
     signals,
     stages,
     status,
@@ -53,7 +54,7 @@ PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
 _API: Final = (
-    *(records, lifecycles, stages, status, alert_rules),
+    *(records, saved_filters, lifecycles, stages, status, alert_rules),
     *(cycles, dead_letters, views, tick, signals),
 )
 

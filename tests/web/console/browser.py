@@ -28,6 +28,8 @@ async def pages(world: World) -> dict[str, str]:
         "kinds": "/console/records",
         "records": "/console/records/pending_jobs",
         "filtered": "/console/records/pending_jobs?status=pending&platform=twitter&attempts__gte=0",
+        "columns": "/console/records/pending_jobs?columns=attempts,platform,last_error.type",
+        "filters": "/console/filters",
         "record": f"/console/records/pending_jobs/{failed[0].id}",
         "preview": "/console/records/pending_jobs/act?verb=retry&status=failed",
         "views": "/console/views",

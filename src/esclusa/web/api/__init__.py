@@ -2,6 +2,7 @@
 
 ======================================================================== ================
 ``/api/kinds``, ``/api/records``, ``/api/search``                        ``records``
+``/api/filters``, ``/api/suggest``                                       ``saved_filters``
 ``/api/lifecycles``, ``/api/records/{table}/repair``                     ``lifecycles``
 ``/api/stages``, ``/api/rates``, ``/api/leases``, ``/api/budgets``       ``stages``
 ``/api/cycles``, ``/api/runs``                                           ``cycles``

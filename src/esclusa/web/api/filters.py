@@ -67,7 +67,7 @@ def filter_from_query(
             conditions(kind, {name: null}, archived=archived)  # raises BadQuery if it is unknown
             continue
         for field, test in parse_filter(
-            kind, [_expression(kind, name, value)], archived=archived
+            kind, [expression(kind, name, value)], archived=archived
         ).items():
             tests[field] = _combine(tests[field], test) if field in tests else test
     _refuse_secrets(kind, tests)
@@ -128,7 +128,7 @@ def _refuse_secrets(kind: Kind, names: Iterable[str]) -> None:
             raise BadQuery(text("secret_field", table=kind.table, field=name))
 
 
-def _expression(kind: Kind, name: str, value: str) -> str:
+def expression(kind: Kind, name: str, value: str) -> str:
     """One parameter in the syntax of ``parse_filter``."""
     field, operator = _split(kind, name)
     if kind.types.get(kind.name_of(field.rstrip("<>!~"))) == "time":
@@ -140,7 +140,12 @@ def _expression(kind: Kind, name: str, value: str) -> str:
         return f"{field}=null" if _cond(name, op, value) == null else f"{field}!=null"
     if op == "in":
         return f"{field}={value}" if "," in value else f'{field}="{value}"'
-    return f'{field}{_SIGNS.get(op, "=")}"{value}"'
+    plain = re.fullmatch(r'[^\s",]+', value) and value.lower() != "null"
+    return (
+        f"{field}{_SIGNS.get(op, '=')}{value}"
+        if plain
+        else f'{field}{_SIGNS.get(op, "=")}"{value}"'
+    )
 
 
 def _combine(before: Test, more: Test) -> Test:

@@ -9,11 +9,15 @@ from fastapi import Request
 
 from esclusa.model.kind import Kind
 from esclusa.model.query import parse_filter
+from esclusa.model.system_records import SavedFilter
 from esclusa.web.console import render
 
 # Parameters of the pages. A field with such a name is filtered with an operator: `q__eq=…`.
 PAGE_PARAMETERS = frozenset(
-    {"q", "next", "verb", "to", "ids", "_field", "_op", "_value", "form_token", "reason", "matched"}
+    {
+        *("q", "next", "verb", "to", "ids", "form_token", "reason", "matched"),
+        *("_field", "_op", "_value", "_columns", "_column"),
+    }
 )
 # How a typed filter begins: `field=`, `field>=`. The kind refuses what is not one of its fields.
 CONDITION = r"[^\s=<>!~]+\s*(?:>=|<=|!=|=|>|<|~)"
@@ -33,13 +37,18 @@ def canonical(kind: Kind, request: Request) -> str | None:
     None if no filter form was submitted.
     """
     given = request.query_params
-    skipped = ("_field", "_op", "_value", "q", "after")
+    skipped = ("_field", "_op", "_value", "_columns", "_column", "q", "after")
     base = [(n, v) for n, v in given.multi_items() if n not in skipped and v]
     text = given.get("q", "").strip()
+    if "_columns" in given:
+        chosen = ",".join(given.getlist("_column"))
+        base = [(n, v) for n, v in base if n != "columns"]
+        base += [("columns", chosen)] if chosen else []
+        return address_of(kind, [*base, *([("q", text)] if text else [])])
     if re.match(CONDITION, text):
         parts = re.split(rf"\s+(?={CONDITION})", text)
         parse_filter(kind, parts)
-        return address_of(kind, [*base, *map(_parameter, parts)])
+        return address_of(kind, [*base, *map(parameter, parts)])
     if "_field" not in given:
         return None
     field, operator = given.get("_field", ""), given.get("_op", "eq")
@@ -51,7 +60,13 @@ def canonical(kind: Kind, request: Request) -> str | None:
     return address_of(kind, [*base, *([("q", text)] if text else [])])
 
 
-def _parameter(part: str) -> tuple[str, str]:
+def saved_address(kind: Kind, saved: SavedFilter) -> str:
+    """The list that a saved filter names."""
+    more = (("q", saved.begins), ("order", saved.order), ("columns", ",".join(saved.columns)))
+    return address_of(kind, [*map(parameter, saved.filters), *((n, v) for n, v in more if v)])
+
+
+def parameter(part: str) -> tuple[str, str]:
     """A typed condition as a parameter: ``a>=3`` becomes ``("a__gte", "3")``."""
     match = re.match(r"\s*([^\s=<>!~]+)\s*(>=|<=|!=|=|>|<|~)\s*(.*)", part, re.DOTALL)
     assert match is not None  # parse_filter accepted it

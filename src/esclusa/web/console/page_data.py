@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from esclusa.engine.why import Why
+from esclusa.exports import record_row
 from esclusa.health import Check
+from esclusa.model.columns import Column
 from esclusa.model.kind import Kind
 from esclusa.model.plan import Plan
 from esclusa.model.record import Record
@@ -256,7 +258,7 @@ def columns(kind: Kind) -> list[str]:
 
 def row(record: Record, of_state: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
     """One row of a list of records."""
-    raw = {name: getattr(record, name, None) for name in names}
+    raw = record_row(record, [Column(name) for name in names])
     times = {name: value for name, value in raw.items() if isinstance(value, datetime)}
     return {
         "id": record.id,
@@ -379,7 +381,7 @@ def possible_moves(
 
 
 SIGNS = {"eq": "=", "in": "∈", "lt": "<", "lte": "≤", "le": "≤", "gt": ">", "gte": "≥", "ge": "≥"}
-PAGE_PARAMETERS = ("order", "after", "limit", "archived")
+PAGE_PARAMETERS = ("order", "after", "limit", "archived", "columns")
 
 
 def chips(
@@ -395,6 +397,8 @@ def chips(
         if name not in kind.types and "__" in name:
             field, _sep, operator = name.rpartition("__")
         condition = f"{SIGNS.get(operator, operator)} {value}"
+        if operator == "contains":
+            condition = _("contains {text}", text=value)
         if operator == "null":
             condition = _("is empty") if value == "true" else _("is not empty")
         out.append(

@@ -24,6 +24,7 @@ from esclusa.web.console import (
     page_data,
     records,
     render,
+    saved_filters,
     sign_in,
     translate,
 )
@@ -47,7 +48,7 @@ def routers(console: ConsoleContext) -> list[APIRouter]:
     pages, last = console.router(), console.router()
     for add in (_files, _map, _views, _cycles, _system):
         add(pages, console)
-    for module in (sign_in, actions, alerts, records, dead_letters):
+    for module in (sign_in, actions, alerts, records, saved_filters, dead_letters):
         module.add_routes(pages, console)
     _not_found(last)
     return [pages, *(extension.router for extension in console.extensions), last]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from esclusa.exports import FORMATS, Format
+from esclusa.exports import FORMATS, Format, record_columns
 from esclusa.model.errors import BadQuery, BadRecord, NotFound
 from esclusa.model.kind import Kind
-from esclusa.model.query import beginning, check_states, query
+from esclusa.model.query import beginning, check_states
 from esclusa.model.record import Record
 from esclusa.model.storable import storage_fault
 from esclusa.model.suspects import worker_of
@@ -20,11 +21,12 @@ from esclusa.observability import redact
 from esclusa.web.api import filters
 from esclusa.web.api.common import pasted_id
 from esclusa.web.api.exports import export_response, record_rows
+from esclusa.web.api.suggestions import first_suggestions, offered_fields
 from esclusa.web.console import bulk, page_data, render, translate
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused, SubmittedForm
-from esclusa.web.console.list_address import address_of, canonical, filter_items
+from esclusa.web.console.list_address import address_of, canonical, filter_items, saved_address
 
 PAGE = 50
 # Matches are counted up to here; beyond, the page says "more than".
@@ -78,6 +80,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         q: str = "",
         after: str | None = None,
         order: str = "",
+        columns: str = "",
         archived: bool = False,
     ) -> Response:
         kind = read_model.lookup(table)
@@ -115,11 +118,14 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         if not page.items and "status" in where:
             check_states(kind, where, await read_model.states(table))
         matched = await console.cache.get(
-            f"count {query(kind, where, archived=archived)}",
+            f"count {table} {archived} {where}",
             1.0,
             lambda: read_model.count(table, where, cap=COUNT_CAP, archived=archived),
         )
-        roles, columns = console.read_model.roles(kind), page_data.columns(kind)
+        chosen = [c.name for c in record_columns(kind, filters.chosen_columns(columns))]
+        shown = [n for n in chosen if n not in ("id", "status")] if columns else None
+        names = page_data.columns(kind) if shown is None else shown
+        roles = console.read_model.roles(kind)
         here = [*given, ("q", q)] if q else given
         any_state = [p for p in here if p[0] != "status"]
         return await console.page(
@@ -141,8 +147,10 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             all_states=None if not states else address_of(kind, any_state),
             roles=roles,
             worked=read_model.worked(kind),
-            rows=[page_data.row(r, roles, columns) for r in page.items],
-            columns=columns,
+            rows=[page_data.row(r, roles, names) for r in page.items],
+            columns=names,
+            default_columns=shown is None,
+            offered_columns=_offered(kind, names),
             matched=matched,
             q=q,
             given=given,
@@ -158,7 +166,14 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
                 (form, address_of(kind, [p for p in here if p[0] != "order"], "export", form))
                 for form in FORMATS
             ],
-            fields=_filterable(kind),
+            saved=[
+                (each.name, saved_address(kind, each))
+                for each in await read_model.saved_filters(table)
+            ],
+            here_query=render.query(here),
+            usual_query=render.query([p for p in here if p[0] != "columns"]),
+            suggested=first_suggestions(kind),
+            fields=offered_fields(kind),
             targets=[s for s in kind.lifecycle.states if kind.lifecycle.sources(s)],
             retryable=bool(read_model.retry_targets(kind)),
             repairable=[n for n, _v in here] == ["status"]
@@ -169,7 +184,12 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
 def _exports(api: APIRouter, console: ConsoleContext) -> None:
     @api.get("/console/records/{table}/export/{form}")
     async def export(
-        request: Request, table: str, form: Format, q: str = "", archived: bool = False
+        request: Request,
+        table: str,
+        form: Format,
+        q: str = "",
+        columns: str = "",
+        archived: bool = False,
     ) -> Response:
         kind = console.read_model.lookup(table)
         items = filter_items(request.query_params.multi_items(), "after", "order")
@@ -177,19 +197,20 @@ def _exports(api: APIRouter, console: ConsoleContext) -> None:
         if q := q.strip():
             where = {**where, "id": beginning(q)}
         found = console.read_model.each(table, where, archived=archived)
-        columns, rows = record_rows(kind, found, masked=True)
-        return await export_response(request, table, columns, rows, form)
+        chosen = filters.chosen_columns(columns)
+        if chosen:
+            chosen = tuple(dict.fromkeys(("id", "status", *chosen)))
+        shown, rows = record_rows(kind, found, masked=True, chosen=chosen)
+        return await export_response(request, table, shown, rows, form)
 
 
-def _filterable(kind: Kind) -> list[str]:
-    """Fields that the filter form offers; a secret could be guessed by filtering."""
-    return sorted(
-        name
-        for name, type in kind.types.items()
-        if name not in ("fence", "id", "status")
-        and type not in ("json", "bytes")
-        and not redact.secret_name(name)
-    )
+def _offered(kind: Kind, shown: Sequence[str]) -> list[tuple[str, bool]]:
+    """The columns that the list may have, and whether it has them; values inside JSON stay."""
+    tracked = ("attempts", "due_at", "created_at", "updated_at")
+    own = [f.name for f in kind.fields if f.type != "bytes" and not redact.secret_name(f.name)]
+    errors = ["last_error.type", "last_error.message"] if "last_error" in kind.types else []
+    names = dict.fromkeys([*own, *(n for n in tracked if n in kind.types), *errors, *shown])
+    return [(name, name in shown) for name in names]
 
 
 def _orders(kind: Kind) -> list[str]:
