@@ -68,7 +68,7 @@ class FilterOperations(AuditedOperations):
             saved_by=self.who,
             saved_at=self._clock.now(),
         )
-        await self._write(saved)
+        await self._keep_filter(saved)
         await self.note("save filter", table, 1, {"name": name, "filters": " ".join(filters)})
         return saved
 
@@ -82,7 +82,7 @@ class FilterOperations(AuditedOperations):
         [taken] = await self._store.get(SavedFilter.kind, [SavedFilter.kind.id_of(table, new)])
         if taken is not None:
             raise StoreConflict(text("saved_filter_taken", table=table, name=new))
-        await self._write(renamed)
+        await self._keep_filter(renamed)
         await self._store.purge(query(SavedFilter, {"id": found.id}, limit=1))
         await self.note("rename filter", table, 1, {"name": name, "new": new})
         return renamed
@@ -93,7 +93,7 @@ class FilterOperations(AuditedOperations):
         await self._store.purge(query(SavedFilter, {"id": found.id}, limit=1))
         await self.note("delete filter", table, 1, {"name": name})
 
-    async def _write(self, saved: SavedFilter) -> None:
+    async def _keep_filter(self, saved: SavedFilter) -> None:
         """Insert the record, or write over the one of its name."""
         [found] = await self._store.get(
             SavedFilter.kind, [SavedFilter.kind.id_of(saved.table_name, saved.name)]
