@@ -112,7 +112,7 @@ def test_the_processes_end_with_their_parent(esclusa: Esclusa) -> None:
         children = children_of(worker.pid)
         assert len(children) == 2
         os.kill(worker.pid, signal.SIGKILL)
-        until_gone(children)
+        wait_for_end(children)
     assert esclusa.json("workers")["items"] == []
 
 
@@ -121,7 +121,7 @@ def children_of(pid: int) -> list[int]:
     return [int(each) for each in found]
 
 
-def until_gone(pids: list[int]) -> None:
+def wait_for_end(pids: list[int]) -> None:
     deadline = time.monotonic() + 30
     while any(Path(f"/proc/{pid}").exists() and not zombie(pid) for pid in pids):
         assert time.monotonic() < deadline, "a process outlives its parent"

@@ -104,22 +104,22 @@ class _Process:
         data = AttemptData(attempt.number, attempt.tries, attempt.now, attempt.settings)
         try:
             connection.send((argument, data))
-            while isinstance(heard := connection.recv(), Asked):
-                connection.send(_done(heard, attempt, loop))
+            while isinstance(message := connection.recv(), Asked):
+                connection.send(_done(message, attempt, loop))
         except (EOFError, ConnectionError):
             process.join(END)
             raise Failure(
                 f"the process of the handler ended with {_cause(process.exitcode)}",
                 type="process_ended",
             ) from None
-        if isinstance(heard, Failed):
-            raise HandlerFailed(heard)
-        assert isinstance(heard, Answered)
+        if isinstance(message, Failed):
+            raise HandlerFailed(message)
+        assert isinstance(message, Answered)
         records: list[Record] = argument if isinstance(argument, list) else [argument]
-        for record, fields in zip(records, heard.assigned, strict=True):
+        for record, fields in zip(records, message.assigned, strict=True):
             for name, given in fields.items():
                 setattr(record, name, given)
-        return heard.answer
+        return message.answer
 
     def kill(self) -> None:
         """End the process at once. A call that waits for it raises Failure."""
