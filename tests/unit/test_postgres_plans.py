@@ -15,7 +15,7 @@ from esclusa.model.columns import track
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import not_null, query
 from esclusa.model.record import Record
-from esclusa.model.settlement import Settlement
+from esclusa.model.settlement import FanOut, RecordWithChildren, Settlement
 from esclusa.stores.postgres import PostgresStore, claims, moves, queries, statements
 
 STATES = """
@@ -235,3 +235,30 @@ async def test_an_undeclared_state_is_counted(store: PostgresStore) -> None:
     await store._connections.fetch("UPDATE guest SET x_status = 'weird' WHERE id <= 3")
     counts = {c.state: c.count for c in await store.tally(Guest.kind)}
     assert counts["weird"] == 3
+
+
+@pytest.mark.parametrize("fan_out", [False, True])
+async def test_checks_of_foreign_keys_are_not_planned_for_each_row(
+    store: PostgresStore, fan_out: bool
+) -> None:
+    """A trigger sees the setting under which the checks of foreign keys run."""
+    fetch = store._connections.fetch
+    await fetch("CREATE TABLE IF NOT EXISTS seen (setting text)")
+    await fetch(
+        """CREATE OR REPLACE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO seen VALUES (current_setting('plan_cache_mode')); RETURN NULL; END $$"""
+    )
+    await fetch(
+        "CREATE OR REPLACE TRIGGER see AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION see()"
+    )
+    try:
+        if fan_out:
+            many = RecordWithChildren(Own(name="f0"), [FanOut(Own(name=""), "name", ["f1", "f2"])])
+            assert await store.insert_if_new([many]) == [2]
+        else:
+            await store.insert([Own(name="n1"), Own(name="n2")])
+        assert {row[0] for row in await fetch("SELECT setting FROM seen")} == {"auto"}
+        assert (await fetch("SHOW plan_cache_mode"))[0][0] == "force_custom_plan"
+    finally:
+        await fetch("DROP TRIGGER see ON own")
+        await fetch("DROP TABLE seen")

@@ -26,6 +26,10 @@ BATCH = 5000
 ONE_STATEMENT = 1000
 FAN_OUT_BATCH = 20_000
 
+# Foreign keys are checked row by row at the end of the statement. Connections plan every statement
+# anew (`client._WORK_SETTINGS`), so these checks, too: that takes longer than the insert itself.
+_PLAN_CHECKS_ONCE = "set_config('plan_cache_mode', 'auto', true)"
+
 # Tracking that a draft may bring.
 _TIMES = ("due_at", "created_at", "updated_at")
 _DRAFT_TRACKING = ("status", "attempts", "due_at", "leased_by", "created_at")
@@ -312,7 +316,7 @@ def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) 
         SELECT {", ".join(values.values())}
         FROM unnest({source}::{c[field].parameter_type}[]) AS u({names}) {exists}
         ON CONFLICT DO NOTHING RETURNING 1
-    ) SELECT count(*){notified} FROM new"""
+    ) SELECT count(*){notified} FROM new, {_PLAN_CHECKS_ONCE}"""
 
 
 def _same_key(table: Table) -> str:
@@ -359,4 +363,4 @@ def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) ->
         INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
         SELECT {", ".join(values.values())} FROM {source}
         ON CONFLICT DO NOTHING RETURNING {table.id.read()}{keys}
-    ) SELECT {answer} FROM new"""
+    ) SELECT {answer} FROM new, {_PLAN_CHECKS_ONCE}"""
