@@ -42,10 +42,10 @@ class ConnectionThread:
     """A connection and the thread on which all its calls run, in turn.
 
     ``busy``: seconds to wait for a lock of another process. ``cache``: megabytes of pages that the
-    connection may keep.
+    connection may keep. The system caches the file, too, so a page that is not kept costs little.
     """
 
-    def __init__(self, path: Path, name: str, busy: float, cache: int = 64) -> None:
+    def __init__(self, path: Path, name: str, busy: float, cache: int = 16) -> None:
         self._path = path
         self._busy = busy
         self._cache = cache
