@@ -599,7 +599,7 @@ async def test_missing_thread_fails_one_batch_only(
         few = [await artifacts.keep(f"a/{number}", b"x") for number in range(3)]
         for call in (artifacts.keep("large", bytes(1 << 19)), artifacts.put("put", b"x")):
             with pytest.raises(
-                ArtifactError, match="cannot start to write: can't start new thread"
+                ArtifactError, match="no thread can be started: can't start new thread"
             ):
                 await call
     good = await artifacts.keep("b", b"x")
@@ -608,7 +608,7 @@ async def test_missing_thread_fails_one_batch_only(
         await artifacts.put("put", b"x")
         await artifacts.sync([await artifacts.keep("a/0", b"x")])
     assert [str(each.error) for each in [*few, good]] == [
-        "cannot start to write: can't start new thread"
+        "no thread can be started: can't start new thread"
     ] * 3 + ["None"]
     assert [info.path async for info in artifacts.list()] == ["a/0", "b", "put"]
 
@@ -697,7 +697,7 @@ async def test_waiting_batches_fail_too_without_a_thread(
             await first
             assert {
                 str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)
-            } == {"cannot start to write: can't start new thread"}
+            } == {"no thread can be started: can't start new thread"}
 
 
 @pytest.mark.parametrize("first", ["the work ends", "the caller is cancelled"])

@@ -15,10 +15,12 @@ T = TypeVar("T")
 
 
 class _Batch(Generic[T]):
-    __slots__ = ("done", "items")
+    __slots__ = ("done", "hurried", "items")
 
     def __init__(self) -> None:
         self.items: list[T] = []
+        # Whether it does not wait for more items.
+        self.hurried = False
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -28,21 +30,34 @@ class ThreadBatches(Generic[T]):
     Items that arrive while a batch runs form the next one. So a single item is worked on at once,
     and under load many items share one switch of threads and the waits of the work. A batch that is
     not full waits for the one before it; up to ``parallel`` full batches run at once.
+
+    With ``gather``, a batch that is not full waits so many seconds for more items, unless a caller
+    waits for it (``hurry``).
     """
 
     def __init__(
-        self, threads: Executor, work: Callable[[list[T]], None], *, max_items: int, parallel: int
+        self,
+        threads: Executor,
+        work: Callable[[list[T]], None],
+        *,
+        max_items: int,
+        parallel: int,
+        gather: float = 0.0,
     ) -> None:
         self._threads = threads
         self._work = work
         self._max_items = max_items
         self._parallel = parallel
+        self._gather = gather
+        self._gathering: asyncio.TimerHandle | None = None
         self._waiting: deque[_Batch[T]] = deque()
         self._running = 0
 
     async def add(self, item: T) -> None:
         """Return once the work for this item is done. A cancelled caller waits for that too."""
-        await wait_until_done(self.post(item))
+        done = self.post(item)
+        self.hurry()
+        await wait_until_done(done)
 
     def post(self, item: T) -> asyncio.Future[None]:
         """Schedule the work for this item; return the future of its whole batch.
@@ -54,16 +69,30 @@ class ThreadBatches(Generic[T]):
             self._waiting.append(_Batch())
         batch = self._waiting[-1]
         batch.items.append(item)
-        self._start_next()
+        if not self._gather or len(batch.items) >= self._max_items:
+            self._start_next()
+        elif self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(self._gather, self.hurry)
         return batch.done
+
+    def hurry(self) -> None:
+        """Begin with what waits for more items: a caller waits for it."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        for batch in self._waiting:
+            batch.hurried = True
+        self._start_next()
 
     def _start_next(self) -> None:
         if not self._waiting:
             return
-        full = len(self._waiting[0].items) >= self._max_items
-        if self._running >= (self._parallel if full else 1):
+        batch = self._waiting[0]
+        full = len(batch.items) >= self._max_items
+        gathers = self._gather > 0 and not batch.hurried
+        if (gathers and not full) or self._running >= (self._parallel if full else 1):
             return
-        batch = self._waiting.popleft()
+        self._waiting.popleft()
 
         def finish(work: asyncio.Future[None]) -> None:
             self._running -= 1
@@ -81,7 +110,7 @@ class ThreadBatches(Generic[T]):
             )
         except RuntimeError as error:  # the system has no thread now; the next batch may get one
             self._running -= 1
-            batch.done.set_exception(ArtifactError(f"cannot start to write: {error}"))
+            batch.done.set_exception(ArtifactError(f"no thread can be started: {error}"))
             self._start_next()
         else:
             work.add_done_callback(finish)

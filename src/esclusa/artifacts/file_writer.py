@@ -36,6 +36,9 @@ _SMALL = 1 << 18
 # How many files of up to `_SMALL` bytes `keep` leaves unwritten when it returns: 16 MB.
 _MAX_UNWRITTEN = 64
 
+# Seconds for which kept files may wait for others that are written with them.
+_GATHER = 0.05
+
 # Number of files from which one sync of the whole file system replaces a sync of each file.
 _SYNC_ALL_FROM = 8
 
@@ -95,7 +98,11 @@ class FileWriter:
             threads, self._put_batch, max_items=_BATCH, parallel=_PARALLEL_BATCHES
         )
         self._keeps = ThreadBatches(
-            threads, self._keep_batch, max_items=_BATCH, parallel=_PARALLEL_BATCHES
+            threads,
+            self._keep_batch,
+            max_items=_BATCH,
+            parallel=_PARALLEL_BATCHES,
+            gather=_GATHER,
         )
         # Kept files that may not have their name yet, by path. Readers of a path wait for it.
         self._unwritten: dict[str, asyncio.Future[None]] = {}
@@ -114,21 +121,23 @@ class FileWriter:
     async def keep(self, file: PendingFile, body: Body) -> None:
         """Write a file that becomes durable with ``sync``.
 
-        A small file is written in the background. A large file, or a file that comes while many
-        others are unwritten, is awaited. So is a file that must be new if this process has lately
-        kept one of its path: the caller then learns at once that it exists.
+        A small file is written soon, together with others. A large file, or a file that comes while
+        many others are unwritten, is awaited. So is a file that must be new if this process has
+        lately kept one of its path: the caller then learns at once that it exists.
         """
         await self._receive(file, body)
         wait = len(file.content) > _SMALL or file.handle >= 0 or self._is_crowded()
         wait = wait or (file.create and file.path in self._unwritten)
         self._unwritten[file.path] = file.written = self._keeps.post(file)
         if wait:
+            self._keeps.hurry()
             await wait_until_done(file.written)
             if file.error is not None:
                 raise file.error
 
     async def sync(self, files: Sequence[PendingFile]) -> None:
         """Make kept files durable. Never raises: a file that cannot be durable gets its error."""
+        self._keeps.hurry()
         for written in {file.written for file in files if file.written is not None}:
             try:
                 await wait_until_done(written)
@@ -141,6 +150,7 @@ class FileWriter:
     async def wait_written(self, path: str) -> None:
         """Return once a kept file of this path has its name, or failed."""
         while (written := self._unwritten.get(path)) is not None and not written.done():
+            self._keeps.hurry()
             with suppress(Exception):  # ``sync`` reports the error to the caller of ``keep``
                 await wait_until_done(written)
 
@@ -154,6 +164,7 @@ class FileWriter:
 
         A disk that hangs is waited for only some seconds.
         """
+        self._keeps.hurry()
         if unwritten := [each for each in self._unwritten.values() if not each.done()]:
             await asyncio.wait(unwritten, timeout=HANGING)
         self._file_system.close()
@@ -218,7 +229,7 @@ class FileWriter:
         def keep(file: PendingFile) -> None:
             file.losses = losses
             self._write(file)
-            if self._durable and os.path.lexists(file.target):
+            if self._durable and not file.create and os.path.lexists(file.target):
                 # Never replace a durable file by one that a power cut can lose.
                 self._sync_content(file)
             _close(file)

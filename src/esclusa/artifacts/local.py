@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import quote
 
+from esclusa.artifacts.batches import ThreadBatches
 from esclusa.artifacts.file_writer import FileWriter, PendingFile, os_errors
 from esclusa.artifacts.paths import RESERVED, clean, clean_prefix, fault
 from esclusa.engine.threads import DaemonThreads, call_in_thread
@@ -21,8 +22,21 @@ from esclusa.ports.artifacts import ArtifactInfo, Artifacts, Body, KeptArtifact
 
 _STALE_SECONDS = 86_400
 _THREADS = 16
+_QUESTIONS = 16
 _PAGE = 500
 _NO_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class _InfoQuestion:
+    """What is asked about a path, and the answer."""
+
+    __slots__ = ("error", "info", "path", "place")
+
+    def __init__(self, path: str, place: str) -> None:
+        self.path = path
+        self.place = place
+        self.info: ArtifactInfo | None = None
+        self.error: ArtifactError | None = None
 
 
 class LocalArtifacts(Artifacts):
@@ -43,6 +57,10 @@ class LocalArtifacts(Artifacts):
         self._real = os.path.realpath(self.root)
         self._hidden = self.root / f"{RESERVED}making"
         self._threads = DaemonThreads(_THREADS, "artifacts")
+        # Handlers ask at the same time: they share the switch to a thread.
+        self._questions = ThreadBatches(
+            self._threads, self._answer, max_items=_QUESTIONS, parallel=_THREADS
+        )
         self._writer = FileWriter(
             str(self.root), str(self._hidden), self._threads, self._check_inside, durable=durable
         )
@@ -101,9 +119,13 @@ class LocalArtifacts(Artifacts):
             file.close()
 
     async def info(self, path: str) -> ArtifactInfo | None:
-        place = self._place(path)
+        place = f"{self.root}/{clean(path)}"
         await self._writer.wait_written(path)
-        return await call_in_thread(self._threads, partial(self._info, path, place))
+        question = _InfoQuestion(path, place)
+        await self._questions.add(question)
+        if question.error is not None:
+            raise question.error
+        return question.info
 
     async def list(self, prefix: str = "") -> AsyncIterator[ArtifactInfo]:
         walk = self._walk(clean_prefix(prefix))
@@ -167,9 +189,16 @@ class LocalArtifacts(Artifacts):
         except OSError as error:
             raise ArtifactError(f"{path}: cannot read it: {error.strerror}") from error
 
-    def _info(self, path: str, place: Path) -> ArtifactInfo | None:
+    def _answer(self, questions: Sequence[_InfoQuestion]) -> None:
+        for question in questions:
+            try:
+                question.info = self._info(question.path, question.place)
+            except ArtifactError as error:
+                question.error = error
+
+    def _info(self, path: str, place: str) -> ArtifactInfo | None:
         try:
-            found = place.stat()
+            found = os.stat(place)  # noqa: PTH116 - text is faster
         except _NO_OBJECT:
             return None
         except OSError as error:
@@ -227,7 +256,7 @@ class LocalArtifacts(Artifacts):
                 yield from self._walk_folder(folder / entry.name, path, prefix)
             elif path.startswith(prefix):
                 with suppress(ArtifactError):  # skip a link that leads outside
-                    if (info := self._info(path, folder / entry.name)) is not None:
+                    if (info := self._info(path, entry.path)) is not None:
                         yield info
 
 
