@@ -35,6 +35,7 @@ class DeadLetters:
         self._store = store
         self._registry = registry
         self._after: str | None = None
+        self._exhausted_by_kind: dict[Kind, set[str]] = {}
 
     async def redriven(
         self,
@@ -135,12 +136,19 @@ class DeadLetters:
 
     def may_leave(self, kind: Kind, states: Iterable[str]) -> bool:
         """Whether a record of the kind that leaves one of these states may have a letter."""
-        stages = [stage for stage in self._registry.all_stages if stage.kind == kind]
-        return any(
-            state in stage.states if stage.exhausted_fields else state == stage.exhausted
-            for stage in stages
-            for state in states
-        )
+        return not self._exhausted_states(kind).isdisjoint(states)
+
+    def _exhausted_states(self, kind: Kind) -> set[str]:
+        """The states in which a record of the kind may have a letter. Asked for every effect."""
+        found = self._exhausted_by_kind.get(kind)
+        if found is None:
+            found = self._exhausted_by_kind[kind] = set()
+            for stage in self._registry.all_stages:
+                if stage.kind == kind and stage.exhausted_fields:
+                    found.update(stage.states)
+                elif stage.kind == kind and stage.exhausted is not None:
+                    found.add(stage.exhausted)
+        return found
 
     async def close_all(self, who: str) -> int:
         """Close every open letter whose record went on, by any program.

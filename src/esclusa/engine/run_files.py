@@ -16,6 +16,8 @@ from esclusa.model.errors import ArtifactError
 FIRST_PART, LONGEST_PART = 0.5, 60.0
 # Bytes after which a part is saved before its time.
 PART_BYTES = 1 << 20
+# As ``json.dumps`` does it, which makes an encoder for every call.
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 # Characters of a run's id that a file name does without.
 _UNSAFE = re.compile(r"[^\w.-]", re.ASCII)
 
@@ -67,7 +69,7 @@ class RunFiles:
 
     def add(self, name: str, line: Mapping[str, Any]) -> None:
         """Add a line to a file. It is saved soon, and at the latest when the run ends."""
-        raw = json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
+        raw = _encode(line).encode("utf-8", "replace") + b"\n"
         self._lines[name].append(raw)
         self._bytes += len(raw)
         if self._bytes >= PART_BYTES:

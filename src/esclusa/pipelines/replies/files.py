@@ -85,13 +85,14 @@ class ExistingFile:
 
 async def existing_file(artifacts: Artifacts, record: Post | Job) -> ExistingFile:
     """Return the first file of a post that has content; if none has, the first one that exists."""
-    first = ExistingFile("missing", replies_path(record))
+    first: ExistingFile | None = None
     for path in known_paths(record):
         found = await read_file(artifacts, path)
         if found.state == "content":
             return found
-        if first.state == "missing":
+        if first is None or first.state == "missing":
             first = found
+    assert first is not None  # a record has at least one path
     return first
 
 
