@@ -12,9 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 from bench.contenders.common import SLEEP
 from bench.driver import (
@@ -34,6 +37,8 @@ from bench.driver import (
 )
 from bench.report import Report, rates, times
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -50,6 +55,16 @@ class Scale:
 
     def of(self, count: int) -> int:
         return max(100, int(count * self.share))
+
+
+async def in_process(side: Callable[..., T], *arguments: object) -> T:
+    """Run a side in a process of its own; return what it returns."""
+
+    def run() -> T:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            return process.submit(side, *arguments).result()
+
+    return await asyncio.to_thread(run)
 
 
 def progress(text: str) -> None:

@@ -15,15 +15,13 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import aiohttp
 import uvloop
 
 from bench.driver import Driver
-from bench.measures import Measure, Scale, progress
+from bench.measures import Measure, Scale, in_process, progress
 from bench.report import Report, rates
 from esclusa.app import open_runtime
 from esclusa.cli.session import run_fast
@@ -51,7 +49,7 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
         for turn in range(scale.rounds):
             # Delete nothing before the end: allocation can be slow where much was just deleted.
             folder = Path(tempfile.mkdtemp(prefix="esclusa-media-", dir=driver.folder))
-            before = await _in_process(_loop, urls, folder / "bare")
+            before = await in_process(_loop, urls, folder / "bare")
             for (name, durable), rate in ours.items():
                 place = folder / f"{name} {durable}"
                 store = (
@@ -59,8 +57,8 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
                     if name == "SQLite"
                     else driver.server.create_database(f"media_{turn}_{durable}".lower())
                 )
-                took = await _in_process(_pipeline, urls, store, place, durable)
-                after = await _in_process(_loop, urls, folder / f"bare after {name} {durable}")
+                took = await in_process(_pipeline, urls, store, place, durable)
+                after = await in_process(_loop, urls, folder / f"bare after {name} {durable}")
                 rate.append(count / took)
                 # The mean of the loops just before and just after, as the machine's speed varies.
                 beside = 2 * count / (before + after)
@@ -70,8 +68,8 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
                     f"media {turn + 1}/{scale.rounds}  {_label(name, durable)}:"
                     f" {rate[-1]:,.0f}/s beside {beside:,.0f}/s"
                 )
-            others[False].append(count / await _in_process(_uvloop, urls, folder / "uvloop"))
-            others[True].append(count / await _in_process(_synced_loop, urls, folder / "synced"))
+            others[False].append(count / await in_process(_uvloop, urls, folder / "uvloop"))
+            others[True].append(count / await in_process(_synced_loop, urls, folder / "synced"))
             for durable, rate in others.items():
                 progress(f"media {turn + 1}/{scale.rounds}  {_OTHERS[durable]}: {rate[-1]:,.0f}/s")
     for (name, durable), rate in ours.items():
@@ -82,16 +80,6 @@ async def media(driver: Driver, report: Report, scale: Scale) -> None:
 
 def _label(store: str, durable: bool) -> str:
     return f"media, {store}{'' if durable else ', not durable'}"
-
-
-async def _in_process(side: Callable[..., float], *arguments: object) -> float:
-    """Run a side in a process of its own; return the seconds it reports."""
-
-    def run() -> float:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            return process.submit(side, *arguments).result()
-
-    return await asyncio.to_thread(run)
 
 
 def _loop(urls: list[str], folder: Path) -> float:

@@ -1,7 +1,8 @@
 """Measures of the pipeline ``replies``.
 
 10,000 pending jobs in one run beside a bare loop of the same calls, the memory of that run, and a
-count over a million jobs.
+count over a million jobs. Each side is a process of its own: the pipeline runs as ``esclusa run``
+does (on uvloop), the loop as a script would, and for comparison on uvloop.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ import os
 import shutil
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import aiohttp
+import uvloop
 
 from bench.driver import Driver
-from bench.measures import Measure, Scale, progress, resident_mb
+from bench.measures import Measure, Scale, in_process, progress, resident_mb
 from bench.report import Report, rates, times
 from esclusa.app import open_runtime
+from esclusa.cli.session import run_fast
 from esclusa.engine.gc_tuning import tune_gc
 from esclusa.pipelines.replies.records import Job
 from esclusa.settings import Settings, load
@@ -27,13 +32,14 @@ from esclusa.simulators import SimulatorProcess
 
 AT_ONCE = 16
 LIMIT_MS = 250.0
+_BARE = "bare aiohttp loop to disk"
 
 
 async def replies(driver: Driver, report: Report, scale: Scale) -> None:
     """10,000 jobs, 16 at a time, beside a bare aiohttp loop; and a count over a million jobs."""
     count = scale.of(10_000)
-    tune_gc()  # as every worker does
-    speeds: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": [], "bare": []}
+    speeds: dict[str, list[float]] = {"SQLite": [], "PostgreSQL": [], "bare": [], "uvloop": []}
+    cpu: dict[str, list[float]] = {name: [] for name in speeds}
     growth: list[float] = []
     with SimulatorProcess("information_tracer") as sim:
         async with (
@@ -43,26 +49,51 @@ async def replies(driver: Driver, report: Report, scale: Scale) -> None:
             answer.raise_for_status()
         for turn in range(max(1, scale.rounds // 2)):
             folder = Path(tempfile.mkdtemp(prefix="esclusa-replies-", dir=driver.folder))
-            speeds["bare"].append(count / await _bare(sim.url, count, folder / "bare"))
-            file = f"sqlite:////{folder}/replies.db"
-            took = await _ours(sim.url, count, file, folder / "a", growth)
-            speeds["SQLite"].append(count / took)
-            database = driver.server.create_database(f"replies_{turn}")
-            took = await _ours(sim.url, count, database, folder / "b", growth)
-            speeds["PostgreSQL"].append(count / took)
+            stores = {
+                "SQLite": f"sqlite:////{folder}/replies.db",
+                "PostgreSQL": driver.server.create_database(f"replies_{turn}"),
+            }
+            for name, rate in speeds.items():
+                side = partial(_loop, fast=name == "uvloop")
+                if name in stores:
+                    side = partial(_pipeline, store=stores[name])
+                took, used, grown = await in_process(side, sim.url, count, folder / name)
+                rate.append(count / took)
+                cpu[name].append(1e6 * used / count)
+                growth.append(grown)
             progress(
                 f"replies {turn + 1}  "
-                + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in speeds.items())
-                + f"; {growth[-1]:+.0f} MB"
+                + ", ".join(
+                    f"{name} {rate[-1]:,.0f}/s ({cpu[name][-1]:,.0f} µs of CPU each)"
+                    for name, rate in speeds.items()
+                )
+                + f"; {max(growth):+.0f} MB"
             )
             shutil.rmtree(folder, ignore_errors=True)
     for store in ("SQLite", "PostgreSQL"):
         what = f"replies: {count:,} jobs in one run, {store}"
-        report.rows.append(rates(what, speeds[store], "bare aiohttp loop to disk", speeds["bare"]))
+        report.rows.append(rates(what, speeds[store], _BARE, speeds["bare"], 0.6))
+        report.rows.append(rates(what, speeds[store], "the same on uvloop", speeds["uvloop"]))
     report.notes.append(
         f"replies: memory grew by at most {max(growth):.0f} MB after the first tenth of a run"
     )
+    report.notes.append(
+        "replies: CPU of the process for each job, "
+        + ", ".join(f"{name} {median(used):,.0f} µs" for name, used in cpu.items())
+    )
     await _count_jobs(driver, report, scale)
+
+
+def _loop(url: str, count: int, folder: Path, *, fast: bool) -> tuple[float, float, float]:
+    """Run the bare loop; return its seconds, its seconds of CPU, and 0 for memory."""
+    tune_gc()  # as the pipeline's process does
+    began = time.process_time()
+    took = (uvloop.run if fast else asyncio.run)(_bare(url, count, folder))
+    return took, time.process_time() - began, 0.0
+
+
+def _pipeline(url: str, count: int, folder: Path, *, store: str) -> tuple[float, float, float]:
+    return run_fast(_ours(url, count, store, folder))
 
 
 async def _bare(url: str, count: int, folder: Path) -> float:
@@ -114,10 +145,11 @@ def _job(number: int, **fields: Any) -> Job:
     )
 
 
-async def _ours(url: str, count: int, store: str, folder: Path, growth: list[float]) -> float:
-    """Run the cycle over fresh jobs; return the seconds.
+async def _ours(url: str, count: int, store: str, folder: Path) -> tuple[float, float, float]:
+    """Run the cycle over fresh jobs.
 
-    Appends to ``growth`` by how many MB memory grew after the first tenth of the jobs.
+    Return the seconds, the seconds of CPU, and by how many MB memory grew after the first tenth of
+    the jobs.
     """
     async with (
         open_runtime(_settings(store, folder, url)) as runtime,
@@ -135,14 +167,13 @@ async def _ours(url: str, count: int, store: str, folder: Path, growth: list[flo
                 await asyncio.sleep(0.02)
 
         sampling = asyncio.create_task(sample())
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         run = await engine.run_cycle("replies.process-jobs")
-        took = time.perf_counter() - began
+        took, used = time.perf_counter() - began, time.process_time() - used
         sampling.cancel()
         if run.counters["done"] != count:
             raise RuntimeError(f"replies: {run.answer()}")
-        growth.append(resident_mb(os.getpid()) - early[0])
-        return took
+        return took, used, resident_mb(os.getpid()) - early[0]
 
 
 async def _count_jobs(driver: Driver, report: Report, scale: Scale) -> None:
