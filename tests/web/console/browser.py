@@ -24,6 +24,7 @@ async def pages(world: World) -> dict[str, str]:
     run = (await world.runtime.read_model.runs({}, limit=1)).items[0]
     return {
         "map": "/",
+        "pipeline": "/console/pipelines/replies",
         "stages": "/console/stages",
         "kinds": "/console/records",
         "records": "/console/records/pending_jobs",

@@ -22,6 +22,7 @@ from esclusa.model.texts import error_text
 from esclusa.observability import redact
 from esclusa.web.console import graph, render, translate
 from esclusa.web.console.catalog import gettext as _
+from esclusa.web.console.overview import card
 
 if TYPE_CHECKING:
     from esclusa.web.console.context import ConsoleContext
@@ -100,25 +101,30 @@ def diagram(
     }
 
 
-async def overview(console: ConsoleContext) -> dict[str, Any]:
-    """The map: every pipeline with its lifecycles, counts and what is due."""
+async def overview(console: ConsoleContext, pipeline: str | None = None) -> dict[str, Any]:
+    """The map: every pipeline, or one, with its lifecycles, counts and what is due."""
     read_model = console.read_model
     stages = {s["stage"]: s for s in await read_model.stages()}
     cycles = {c["cycle"]: c for c in await read_model.cycles()}
     views = await console.cache.get("views", 2.0, read_model.views)
     counts = await console.counts.quick(read_model.declared())
-    pipelines: list[dict[str, Any]] = [
-        {
-            "name": plan.name,
-            "kinds": sorted(
-                (_kind(console, plan, k, counts[k.table], stages, cycles) for k in plan.kinds),
-                key=lambda shown: shown["single"],
-            ),
-            "cycles": [cycles[c.name] for c in plan.cycles],
-            "views": [v for v in views if v["view"].startswith(f"{plan.name}.")],
-        }
-        for plan in read_model.pipelines()
-    ]
+    plans = [plan for plan in read_model.pipelines() if pipeline in (None, plan.name)]
+    pipelines: list[dict[str, Any]] = []
+    for plan in plans:
+        kinds = sorted(
+            (_kind(console, plan, k, counts[k.table], stages, cycles) for k in plan.kinds),
+            key=lambda shown: shown["single"],
+        )
+        pipelines.append(
+            {
+                "name": plan.name,
+                "card": card(plan, kinds, stages),
+                "kinds": kinds,
+                "cycles": [cycles[c.name] for c in plan.cycles],
+                "views": [v for v in views if v["view"].startswith(f"{plan.name}.")],
+            }
+        )
+    stages = {s.name: stages[s.name] for plan in plans for s in plan.stages if s.name in stages}
     processed = sum(s["per_minute"] for s in stages.values())
     failed = sum((s["error_share"] or 0) * s["per_minute"] for s in stages.values())
     return {

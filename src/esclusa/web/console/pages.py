@@ -13,7 +13,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
-from esclusa.model.errors import EsclusaError
+from esclusa.model.errors import EsclusaError, NotFound
+from esclusa.model.names import unknown
 from esclusa.model.results import RUN_ROLES
 from esclusa.model.system_records import Audit, Run
 from esclusa.web.api import filters
@@ -99,6 +100,14 @@ def _map(api: APIRouter, console: ConsoleContext) -> None:
         return await console.page(
             request, "map.html", here="map", overview=await page_data.overview(console)
         )
+
+    @api.get("/console/pipelines/{name}")
+    async def pipeline(request: Request, name: str) -> Response:
+        known = [plan.name for plan in console.read_model.pipelines()]
+        if name not in known:
+            raise NotFound(unknown("pipeline_not_found", name, known, name=name))
+        found = await page_data.overview(console, name)
+        return await console.page(request, "map.html", here="map", overview=found, only=name)
 
     @api.get("/console/stages")
     async def stages(request: Request, minutes: int = 60) -> Response:

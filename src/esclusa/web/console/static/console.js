@@ -138,6 +138,13 @@ function startLive() {
       const all = counts.reduce((sum, c) => sum + c[0], 0);
       total.textContent = formatCount(all, counts.every((c) => c[1]));
     }
+    for (const number of $$("[data-states]")) {
+      const counts = Object.entries(JSON.parse(number.dataset.states)).flatMap(
+        ([table, states]) => states.map((state) => data.kinds[table]?.[state] ?? [0, true]));
+      const all = counts.reduce((total, c) => total + c[0], 0);
+      number.textContent = formatCount(all, counts.every((c) => c[1]));
+      number.closest("li").classList.toggle("none", !all);
+    }
     const sum = (name) => data.stages.reduce((total, s) => total + (s[name] ?? 0), 0);
     const oldest = Math.max(-1, ...data.stages.map((s) => s.oldest_due_seconds ?? -1));
     const figure = (name, text) => {
