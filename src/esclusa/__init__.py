@@ -54,10 +54,12 @@ from esclusa.version import __version__
 
 if TYPE_CHECKING:
     from esclusa.embedding import migrate, open, open_sync  # noqa: A004 - used as esclusa.open
+    from esclusa.engine.pipeline_actions import ActionContext
     from esclusa.runtime import Runtime
     from esclusa.sync import SyncRuntime
 
 __all__ = [
+    "ActionContext",
     "Add",
     "Always",
     "App",
@@ -132,6 +134,7 @@ __all__ = [
 
 # The module of each name that imports the whole engine; declarations do not need it.
 _LATE = {
+    "ActionContext": "esclusa.engine.pipeline_actions",
     "Runtime": "esclusa.runtime",
     "SyncRuntime": "esclusa.sync",
     "migrate": "esclusa.embedding",

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from yarl import URL
 
 from esclusa import (
+    ActionContext,
     App,
     Attempt,
     Backoff,
@@ -110,6 +111,12 @@ async def slow(run: Any) -> None:
 async def stock(run: Any) -> None:
     await run.drain("work", limit=run.limit)
     run.count("asked", int(run.params.get("asked", 0)))
+
+
+@app.action(Item, "Sell again", where={"status": "failed"})
+async def sell_again(item: Item, at: ActionContext) -> To | str:
+    """Try to sell failed items again."""
+    return To("pending") if item.size else "it has no size"
 
 
 @app.view(

@@ -286,3 +286,22 @@ async def test_rules_for_alerts_are_changed_and_muted(shop: Client) -> None:
     assert (await shop.post("/api/alerts/unmute", unmute)).json["mutes"] == []
     refused = await shop.post("/api/alerts/mute", mute | {"for": "a while"})
     assert "'a while' is not a duration" in refused.problem(400)["detail"]
+
+
+async def test_an_action_of_a_pipeline(shop: Client) -> None:
+    await shop.add(
+        *({"shop": "a", "code": str(n), "note": "bad", "size": n} for n in range(3)),
+    )
+    await shop.post("/api/cycles/shop.stock/run")
+    [action] = (await shop.get("/api/actions")).json["items"]
+    assert (action["action"], action["table"]) == ("shop.sell-again", "items")
+    path = "/api/actions/shop/sell-again"
+    would = (await shop.post(path, {"filter": {}, "dry_run": True})).json
+    assert (would["matched"], would["moved"], would["dry_run"]) == (3, 0, True)
+    assert would["passed"] == [{"id": "a:0", "why": "it has no size"}]
+    done = (await shop.post(path, {"filter": {"size__gte": 2}, "reason": "new customers"})).json
+    assert (done["matched"], done["moved"]) == (1, 1)
+    assert "needs ids or a filter" in (await shop.post(path, {})).problem(400)["detail"]
+    both = await shop.post(path, {"ids": ["a:1"], "filter": {}})
+    assert "not both" in str(both.problem(422))
+    assert (await shop.post("/api/actions/shop/sell", {"filter": {}})).status == 404

@@ -55,13 +55,13 @@ def chosen_records(kind: Kind, ids: tuple[str, ...], where: tuple[str, ...]) -> 
     return Chosen(kind, ids) if ids else Chosen(kind, None, parse_filter(kind, where))
 
 
-def fields_to_set(given: tuple[str, ...]) -> dict[str, Any]:
+def fields_to_set(given: tuple[str, ...], *, flag: str = "--set") -> dict[str, Any]:
     """The values of ``--set``. The kind converts them to its own types."""
     fields: dict[str, Any] = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:
-            raise BadQuery(f"--set {each!r}: write FIELD=VALUE, or FIELD=null to empty it")
+            raise BadQuery(f"{flag} {each!r}: write FIELD=VALUE, or FIELD=null to empty it")
         fields[name.strip()] = None if value == "null" else value
     return fields
 

@@ -12,6 +12,7 @@ from esclusa.engine.clock import StoreClock
 from esclusa.engine.cycle_records import CycleRecords
 from esclusa.engine.cycles import CycleRunner
 from esclusa.engine.dead_letters import DeadLetters
+from esclusa.engine.records import Records
 from esclusa.engine.registry import Registry
 from esclusa.engine.selection import condition_text
 from esclusa.model.errors import (
@@ -26,6 +27,7 @@ from esclusa.model.system_records import (
     Audit,
 )
 from esclusa.model.texts import text
+from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 
 # Gives values as plain JSON, with secrets masked.
@@ -68,6 +70,8 @@ class AuditedOperations:
         dead_letters: DeadLetters,
         masked: Masked,
         alert_rules: AlertRules,
+        records: Records,
+        artifacts: Artifacts,
     ) -> None:
         self.who = who
         self._registry = registry
@@ -78,6 +82,8 @@ class AuditedOperations:
         self._dead_letters = dead_letters
         self._masked = masked
         self._alert_rules = alert_rules
+        self._records = records
+        self._artifacts = artifacts
 
     async def note(
         self,

@@ -334,6 +334,8 @@ class Engine:
             self._dead_letters,
             masked,
             self.alert_rules,
+            self.records,
+            self.artifacts,
         )
 
     def read_model(self, titles: Titles | None = None) -> ReadModel:

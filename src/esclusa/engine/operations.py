@@ -5,15 +5,13 @@ Every operation leaves an audit row.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from esclusa.engine.alert_operations import AlertOperations
 from esclusa.engine.audited import Acted
-from esclusa.engine.runs import RunContext
+from esclusa.engine.pipeline_actions import ActionOperations
 from esclusa.engine.saved_filters import FilterOperations
 from esclusa.engine.selection import narrowed, selected
-from esclusa.model.decide import fault_error
 from esclusa.model.errors import (
     BadQuery,
     BadRecord,
@@ -47,7 +45,7 @@ MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
 WAKE_LEASE = 10.0
 
 
-class Operations(AlertOperations, FilterOperations):
+class Operations(ActionOperations, FilterOperations):
     """The operations of one person or token; ``who`` is stored in the history and the audit.
 
     ``seen`` is how many records matched when the operator decided. If more match now, nothing is
@@ -206,58 +204,6 @@ class Operations(AlertOperations, FilterOperations):
             "retry", kind.table, choose, where=chosen, reason=reason, dry_run=dry_run or refused
         )
 
-    async def apply(
-        self,
-        verb: str,
-        table: str,
-        choose: Callable[[Any], Awaitable[To | str]],
-        *,
-        where: Where,
-        reason: str = "",
-        limit: int | None = None,
-        dry_run: bool = False,
-    ) -> Acted:
-        """Apply an operation of a pipeline to each record that matches, in one transaction each.
-
-        ``choose`` returns the move with its fields, fault and effects, or a text that says why the
-        record is skipped. A record with values that do not fit its declaration is skipped.
-        ``limit``: the most records that are moved.
-        """
-        kind = self._registry.kind(table)
-        acted = await self._start(verb, kind, where, dry_run=dry_run)
-        async for records in self._chunks(kind, where, acted):
-            settlements: list[Settlement] = []
-            for record in records:
-                if limit is not None and acted.moved + len(settlements) >= limit:
-                    break
-                fault = kind.fault_of(record)
-                answer = fault or await choose(record)
-                if isinstance(answer, str):
-                    acted.passed.append({"id": record.id, "why": answer})
-                    continue
-                settlements.append(
-                    Settlement(
-                        record.ref,
-                        answer.state,
-                        (record.status,),
-                        None,
-                        kind.check_fields(answer.fields),
-                        answer.attempts or 0,
-                        answer.after,
-                        error=None
-                        if answer.fault is None
-                        else fault_error(answer.fault, record.attempts, self._clock.now()),
-                        effects=answer.also,
-                        who=self.who,
-                        reason=answer.reason or reason or verb,
-                        changes=self._changes(record, answer.fields),
-                    )
-                )
-            await self._settle(settlements, acted, records)
-            if limit is not None and acted.moved >= limit:
-                break
-        return await self._finish(acted, where, reason)
-
     async def redrive(
         self,
         *,
@@ -325,14 +271,6 @@ class Operations(AlertOperations, FilterOperations):
             if isinstance(verdict, Settled):
                 await self.note("resume", stage.name, 1, reason=reason)
                 await self._store.wake(StagePause.kind)
-
-    async def run(
-        self, cycle: str, *, limit: int | None = None, params: dict[str, Any] | None = None
-    ) -> RunContext:
-        """Run a cycle now, to its end. Raises AlreadyRunning or Paused."""
-        run = await self._runner.run(cycle, limit=limit, params=params)
-        await self.note("run", cycle, run.counters["taken"])
-        return run
 
     async def limit(self, budget: str, per: str, limit: int, reason: str = "") -> None:
         """Set the limit of a budget's current window, until the window resets."""

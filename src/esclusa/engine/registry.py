@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from esclusa.model.action import Action
 from esclusa.model.budget import Budget
 from esclusa.model.errors import NotFound
 from esclusa.model.kind import Kind
@@ -29,6 +30,7 @@ class Registry:
         self.stages: dict[str, Stage] = {s.name: s for plan in plans for s in plan.stages}
         self.kinds: dict[str, Kind] = {k.table: k for plan in plans for k in plan.kinds}
         self.kinds |= {record.kind.table: record.kind for record in SYSTEM_RECORDS}
+        self.actions: dict[str, Action] = {a.name: a for plan in plans for a in plan.actions}
         self.all_stages = tuple(self.stages.values())
         self.all_kinds = tuple(self.kinds.values())
         # From when on stages take records, as `migrate --from-now` stored it.
@@ -86,6 +88,12 @@ class Registry:
         if name in budgets:
             return budgets[name]
         raise NotFound(unknown("budget_not_found", name, budgets, budget=name))
+
+    def action(self, name: str) -> Action:
+        """The action of this name, ``pipeline.verb``."""
+        if name in self.actions:
+            return self.actions[name]
+        raise NotFound(unknown("action_not_found", name, self.actions, action=name))
 
     def cycle_of(self, stage: Stage) -> Cycle | None:
         """The first cycle that drains the stage."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from esclusa.model.action import Action, NoParameters, about_of
 from esclusa.model.budget import Budget
 from esclusa.model.declaration import Adopt, adoption
 from esclusa.model.declared_deadline import DeclaredDeadline, add_deadlines, deadline_cycles
@@ -71,6 +72,7 @@ class App:
     gauges_: Callable[[Any], Awaitable[Iterable[Gauge]]] | None = None
     artifacts_: Callable[[Any], tuple[str, str] | None] | None = None
     views: list[View] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
     _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     _parts: list[tuple[str, Where]] = field(default_factory=list)
@@ -253,6 +255,43 @@ class App:
 
         return declare
 
+    def action(
+        self,
+        record: type[Record] | None,
+        title: str,
+        *,
+        where: Where | None = None,
+        params: type[BaseModel] = NoParameters,
+        about: str | Mapping[str, str] = "",
+        name: str | None = None,
+        **languages: str,
+    ) -> Callable[[F], F]:
+        """Declare a verb for operators: a button with a preview and a reason, and an audit row.
+
+        The decorated function maps a record and the ``ActionContext`` to a ``To``, or to a text
+        that says why it skips the record; previews call it too, so it changes nothing itself.
+        Without a record it takes the context alone, and returns what it did.
+        title: in English; other languages by their code, ``es="…"``. where: the records that it is
+        for. params: a pydantic model of what the operator enters, ``at.params``.
+        """
+
+        def declare(function: F) -> F:
+            slug = _slug(function, name)
+            self._refuse_name(slug, "action")
+            full = f"{self.name}.{slug}"
+            if any(action.name == full for action in self.actions):
+                raise DeclarationError(f"pipeline {self.name}", [f"two actions are called {slug}"])
+            kind = None if record is None else _kind(record, f"action {full}")
+            if kind is not None:
+                conditions(kind, where or {})  # fail here, early
+            given = {"en": title, **languages}
+            self.actions.append(
+                Action(full, given, about_of(function, about), function, kind, where or {}, params)
+            )
+            return function
+
+        return declare
+
     def _refuse_name(self, slug: str, what: str) -> None:
         if not _SLUG.match(slug):
             raise DeclarationError(
@@ -404,6 +443,7 @@ class App:
             app=self,
             parts=tuple(parts),
             queries=tuple(self._queries),
+            actions=tuple(self.actions),
         )
 
 

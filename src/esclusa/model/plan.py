@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from esclusa.model.action import Action
 from esclusa.model.budget import Budget
 from esclusa.model.kind import Kind
 from esclusa.model.query import Query, Where
@@ -67,6 +68,7 @@ class Plan:
     # Its stages with the narrower filters that its runs drain.
     parts: tuple[Stage, ...] = ()
     queries: tuple[DeclaredQuery, ...] = ()
+    actions: tuple[Action, ...] = ()
     # What must be set before a cycle can run, as far as the settings of the system show.
     missing: tuple[str, ...] = ()
 

@@ -243,6 +243,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "saved_filter_taken": "{table} has a saved filter {name!r} already; rename or delete it",
     "saved_filter_empty": "choose filters, an order or columns first: there is nothing to save",
     # What is wrong with a filter, an order or a cursor.
+    "action_not_found": "there is no action {action}; there are: {known}",
+    "action_parameter": "{action} has no parameter {names}; it has: {known}",
+    "action_parameters": "the parameters of {action} do not fit: {why}",
+    "action_records": "{action} needs ids or a filter; an empty filter means all that it is for",
+    "action_without_records": "{action} acts on no record: leave out ids and filters",
     "no_rule": "there is no rule {rule}; the rules are: {known}",
     "no_rule_subject": "the rule {rule} has no {subject}; it has: {known}",
     "bad_threshold": "the threshold of {rule} is a number of {unit} from 0 to {most:g}",

@@ -23,6 +23,7 @@ from esclusa.model.texts import text
 from esclusa.runtime import Runtime
 from esclusa.web import problems
 from esclusa.web.api import (
+    actions,
     alert_rules,
     cycles,
     dead_letters,
@@ -54,7 +55,7 @@ PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
 _API: Final = (
-    *(records, saved_filters, lifecycles, stages, status, alert_rules),
+    *(records, saved_filters, lifecycles, stages, status, alert_rules, actions),
     *(cycles, dead_letters, views, tick, signals),
 )
 

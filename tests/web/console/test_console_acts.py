@@ -460,6 +460,69 @@ async def test_an_alert_is_muted_where_it_is_listed(own_world: World, new_page: 
         assert "known" in await first.inner_text()
 
 
+async def test_an_action_of_a_pipeline_on_a_list(own_world: World, new_page: NewPage) -> None:
+    """From the list with its filter: preview, parameter, reason, audit; also without a script."""
+    async with new_page(java_script_enabled=False) as page:
+        await page.goto(f"{own_world.url}/console/records/pictures?status=error")
+        await page.get_by_role("button", name="Retry pictures…").click()
+        assert "Retry pictures: " in await page.locator("h1").inner_text()
+        assert "will be changed" in await page.locator("main").inner_text()
+        await page.get_by_label("Only errors of this type").select_option("invalid_media")
+        await page.get_by_label("Reason").fill("the pages are pictures now")
+        await page.get_by_role("button", name="Retry pictures").click()
+        assert "moved." in await page.locator(".flash").inner_text()
+        await page.goto(f"{own_world.url}/console/audit")
+        audit = await page.locator("main").inner_text()
+        assert "retry-pictures" in audit
+        assert "the pages are pictures now" in audit
+
+
+async def test_an_action_of_a_pipeline_on_a_record(own_world: World, new_page: NewPage) -> None:
+    failed = await own_world.runtime.read_model.records("pictures", {"status": "error"}, limit=1)
+    id = failed.items[0].id
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/records/pictures/{id}")
+        await page.get_by_role("link", name="Retry pictures…").click()
+        assert await page.locator("h1").inner_text() == "Retry pictures: 1 record"
+        await page.get_by_label("Reason").fill("again")
+        await page.get_by_role("button", name="Retry pictures").click()
+        assert "1 record moved." in await page.locator(".flash").inner_text()
+        assert page.url.endswith(f"/console/records/pictures/{id}")
+        assert await page.get_by_role("link", name="Retry pictures…").count() == 0
+        await page.get_by_role("link", name="Actions", exact=True).click()
+        await page.get_by_role("link", name="Register a baseline…").click()
+        await page.get_by_label("Reason").fill("before the first ingest")
+        await page.get_by_role("button", name="Register a baseline").click()
+        assert "registered by" in await page.locator(".flash").inner_text()
+
+
+async def test_shortcuts_of_the_keyboard(own_world: World, new_page: NewPage) -> None:
+    async with new_page() as page:
+        await page.goto(f"{own_world.url}/console/health")
+        await page.keyboard.press("?")
+        dialog = page.get_by_role("dialog", name="Keyboard")
+        assert "Next row" in await dialog.inner_text()
+        await page.keyboard.press("Escape")
+        assert not await dialog.is_visible()
+        await page.keyboard.press("g")
+        await page.keyboard.press("r")
+        await page.wait_for_url("**/console/records")
+        await page.goto(f"{own_world.url}/console/records/pictures?status=error")
+        for key in "jjk":
+            await page.keyboard.press(key)
+        await page.keyboard.press("x")
+        rows = page.locator("table.rows tbody tr")
+        assert await rows.first.get_by_role("checkbox").is_checked()
+        assert await rows.nth(1).get_by_role("checkbox").is_checked() is False
+        await page.keyboard.press("/")
+        await page.keyboard.type("gm?")  # typed, not obeyed
+        assert await page.get_by_role("searchbox").input_value() == "gm?"
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("j")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/console/records/pictures/*")
+
+
 TOKENS = "maria=let-me-operate:operate,eva=let-me-look:read"
 
 

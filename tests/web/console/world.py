@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
 
 from esclusa import (
+    ActionContext,
     App,
     Attempt,
     Backoff,
@@ -150,6 +152,31 @@ async def download(picture: Picture, at: Attempt) -> Outcome:
     if picture.imagen_url == "busy":
         raise Throttled("asked to slow down", after=60)
     return To("success")
+
+
+class RetryPictures(BaseModel):
+    type: Literal["timeout", "invalid_media"] | None = Field(None, title="Only errors of this type")
+
+
+@media.action(
+    Picture,
+    "Retry pictures",
+    es="Reintentar imágenes",
+    where={"status": "error"},
+    params=RetryPictures,
+    about={"en": "Download failed pictures again.", "es": "Descargar de nuevo las fallidas."},
+)
+async def retry_pictures(picture: Picture, at: ActionContext) -> To | str:
+    wanted = at.params.type
+    if wanted is not None and (picture.last_error or {}).get("type") != wanted:
+        return f"its last error is not of type {wanted}"
+    return To("pending")
+
+
+@tenders.action(None, "Register a baseline", es="Registrar una línea base")
+async def baseline(at: ActionContext) -> str:
+    """Register what is listed now without announcing it."""
+    return f"registered by {at.who}"
 
 
 @media.view(

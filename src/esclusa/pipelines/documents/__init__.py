@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from esclusa import Always, App, Backoff, DeadLetter
-from esclusa.pipelines.documents import folders, process_cycle, reading, views
+from esclusa import Always, App, Backoff, DeadLetter, one_of
+from esclusa.pipelines.documents import actions, folders, process_cycle, reading, views
 from esclusa.pipelines.documents.records import (
     Documento,
     Extraccion,
@@ -76,6 +76,27 @@ for _stage in process_cycle.STAGES:
     app.parts(_stage, {"folio_id": "one of them alone"})
 app.declare_query(Extraccion, {"documento_id": "one", "revision": 0}, order="position")
 app.cycle(every=Always(), stages=process_cycle.STAGES)(process_cycle.process)
+app.action(
+    Folio,
+    "Reprocess",
+    es="Reprocesar",
+    where={"status": one_of("DONE", "DONE_WITH_ERRORS", "ERROR")},
+    params=actions.ReprocessParams,
+    about={
+        "en": "Process finished folders again: their new and failed documents.",
+        "es": "Procesar de nuevo carpetas terminadas: sus documentos nuevos y fallidos.",
+    },
+)(actions.reprocess)
+app.action(
+    Documento,
+    "Map answers anew",
+    es="Interpretar de nuevo",
+    where={"status": "DONE"},
+    about={
+        "en": "Map the stored answers of Document AI anew, without a call.",
+        "es": "Interpretar de nuevo las respuestas guardadas de Document AI, sin llamarlo.",
+    },
+)(actions.remap)
 
 
 app.view("Folders by month", es="Carpetas por mes")(views.folders_by_month)

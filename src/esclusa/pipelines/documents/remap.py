@@ -9,8 +9,6 @@ from esclusa.pipelines.documents.folder_signals import find_folio, from_command
 from esclusa.pipelines.documents.listing import is_unread
 from esclusa.pipelines.documents.records import Documento
 
-PAGE_SIZE = 200
-
 
 async def remap_documents(runtime: Runtime, who: str, uri: str) -> dict[str, int]:
     """Queue the finished documents of a folder whose answers are all stored; count them.
@@ -20,28 +18,10 @@ async def remap_documents(runtime: Runtime, who: str, uri: str) -> dict[str, int
     folio = await find_folio(runtime, from_command(uri))
     if folio is None:
         raise NotFound(f"there is no folder {uri}")
-    counts = {"remapped": 0, "without_answers": 0}
-    where = {"folio_id": folio.folio_id, "status": "DONE"}
-    ids: list[str] = []
-    async for doc in runtime.records.each(Documento, where):
-        paths = [answer["path"] for answer in doc.answers]
-        stored = [await runtime.artifacts.info(path) is not None for path in paths]
-        if (doc.extractor_output_summary or {}).get("processor") == "local":
-            stored = []  # the answers are the words of its pictures, not its numbers
-        if stored and all(stored):
-            ids.append(doc.id)
-        else:
-            counts["without_answers"] += 1
-    for start in range(0, len(ids), PAGE_SIZE):
-        acted = await runtime.operations(who).move(
-            Documento.kind.table,
-            "NOT_STARTED",
-            reason="remap",
-            ids=ids[start : start + PAGE_SIZE],
-            fields={"remap": True},
-        )
-        counts["remapped"] += acted.moved
-    return counts
+    acted = await runtime.operations(who).act(
+        "documents.remap", where={"folio_id": folio.folio_id}, reason="remap"
+    )
+    return {"remapped": acted.moved, "without_answers": acted.matched - acted.moved}
 
 
 async def reprocess_counts(runtime: Runtime, folio_id: str) -> list[str]:

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from esclusa import App, Backoff, below, not_null
+from esclusa import App, Backoff, below, not_null, one_of
 from esclusa.http import safe_session, session
-from esclusa.pipelines.media import deliveries, downloads, views
+from esclusa.pipelines.media import actions, deliveries, downloads, views
 from esclusa.pipelines.media.downloads import MediaContext
 from esclusa.pipelines.media.links import GraphApi
 from esclusa.pipelines.media.paths import DEFAULT_PATH
@@ -84,6 +84,29 @@ app.stage(
     alert_rate=None,
     dead_letter=deliveries.dead_letter,
 )(deliveries.map_delivery)
+
+app.action(
+    Publication,
+    "Retry failed media",
+    es="Reintentar medios fallidos",
+    where={"status": "error"},
+    params=actions.RetryParams,
+    about={
+        "en": "Retry publications in error: back to pending, attempts at 0.",
+        "es": "Reintentar publicaciones con error: vuelven a pending, con 0 intentos.",
+    },
+)(actions.retry)
+app.action(
+    WebhookDelivery,
+    "Map again",
+    es="Procesar de nuevo",
+    where={"status": one_of("mapped", "failed")},
+    about={
+        "en": "Map calls of the webhook to publications again; known media are not added twice.",
+        "es": "Convertir de nuevo llamadas del webhook en publicaciones; los medios conocidos no se"
+        " agregan otra vez.",
+    },
+)(actions.map_again)
 
 app.view(
     "Media by state, with their average attempts",

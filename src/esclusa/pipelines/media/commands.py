@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from esclusa import To
 from esclusa.cli import FAILED, OK, Group, Session, print_report, run_cycle
 from esclusa.imports import ImportReport, read_file
 from esclusa.pipelines.media import views
+from esclusa.pipelines.media.actions import ErrorType
 from esclusa.pipelines.media.publications import COLUMNS, Publications
 from esclusa.pipelines.media.records import Publication
 
 if TYPE_CHECKING:
     from esclusa import Runtime
 
-# The types in `media_last_error`: those of the pipeline, then those of the engine.
-TYPES = (
-    "timeout",
-    "http_error",
-    "storage_error",
-    "invalid_media",
-    "rejected",
-    "crash",
-    "invalid_record",
-)
+TYPES = get_args(ErrorType)
 
 
 @click.group(cls=Group)
@@ -76,31 +67,20 @@ def import_(session: Session, file: Path) -> int:
 @click.pass_obj
 def retry(session: Session, error_type: str | None, reason: str, dry_run: bool) -> int:
     """Retry publications in error: back to pending, attempts at 0."""
-    table, where = Publication.kind.table, {"status": "error"}
-    matched = 0
-
-    async def choose(publication: Publication) -> To | str:
-        nonlocal matched
-        if error_type is not None and (publication.last_error or {}).get("type") != error_type:
-            return f"its last error is not of type {error_type}"
-        matched += 1
-        return To("pending")
+    where = {"status": "error"}
 
     async def retry_errors(runtime: Runtime) -> dict[str, Any]:
-        moved = 0
-        if dry_run:
-            async for publication in runtime.records.each(Publication, where):
-                await choose(publication)
-        else:
-            operations = runtime.operations(session.who)
-            moved = (
-                await operations.apply("retry", table, choose, where=where, reason=reason)
-            ).moved
+        found = runtime.records.each(Publication, where)
+        types = [(each.last_error or {}).get("type") async for each in found]
+        matched = sum(error_type in (None, type) for type in types)
+        acted = await runtime.operations(session.who).act(
+            "media.retry", params={"type": error_type}, reason=reason, dry_run=dry_run
+        )
         return {
             "verb": "retry",
-            "table": table,
+            "table": Publication.kind.table,
             "matched": matched,
-            "moved": moved,
+            "moved": acted.moved,
             "dry_run": dry_run,
         }
 

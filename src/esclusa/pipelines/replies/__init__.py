@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from esclusa import App, Backoff
-from esclusa.pipelines.replies import process_jobs, process_posts, takeover
+from esclusa import App, Backoff, one_of
+from esclusa.pipelines.replies import actions, process_jobs, process_posts, takeover
 from esclusa.pipelines.replies.client import open_client
 from esclusa.pipelines.replies.records import Job, Post, reopen_post
 from esclusa.pipelines.replies.report import by_candidate
@@ -68,6 +68,61 @@ app.cycle(
     eager=True,
     counters=process_jobs.COUNTERS,
 )(process_jobs.process_jobs)
+
+app.action(
+    Post,
+    "Search once more",
+    es="Buscar una vez más",
+    where=process_posts.EXHAUSTED,
+    about={
+        "en": "Allow one more search for posts whose searches failed too often.",
+        "es": "Permitir una búsqueda más a publicaciones cuyas búsquedas fallaron demasiado.",
+    },
+)(actions.resubmit)
+app.action(
+    Post,
+    "Collect again",
+    es="Recolectar de nuevo",
+    where={"status": "done"},
+    about={
+        "en": "Search done posts again; their files are kept as older versions.",
+        "es": "Buscar de nuevo publicaciones terminadas; sus archivos quedan como versiones"
+        " anteriores.",
+    },
+)(actions.recollect)
+app.action(
+    Job,
+    "Check empty results again",
+    es="Revisar de nuevo los resultados vacíos",
+    where={"status": "empty_result"},
+    about={
+        "en": "Check jobs with an empty result again, with one retry more; reopen their posts.",
+        "es": "Revisar de nuevo trabajos con resultado vacío, con un intento más; se reabren sus"
+        " publicaciones.",
+    },
+)(actions.retry_empty)
+app.action(
+    Job,
+    "Accept empty results",
+    es="Aceptar los resultados vacíos",
+    where={"platform": "twitter", "status": "empty_result"},
+    about={
+        "en": "Accept the empty results of twitter posts with few replies; finish their posts.",
+        "es": "Aceptar los resultados vacíos de publicaciones de twitter con pocas respuestas, y"
+        " terminarlas.",
+    },
+)(actions.verify_empty)
+app.action(
+    Job,
+    "Check failed jobs again",
+    es="Revisar de nuevo los trabajos fallidos",
+    where={"status": one_of("failed", "quota_exceeded")},
+    about={
+        "en": "Check failed jobs again, unless another job of the post is done.",
+        "es": "Revisar de nuevo trabajos fallidos, salvo que otro trabajo de la publicación haya"
+        " terminado.",
+    },
+)(actions.retry_jobs)
 
 app.view(
     "Posts whose searches failed too often: they wait for an operator",

@@ -12,21 +12,18 @@ from pydantic import ValidationError
 
 from esclusa import (
     Duplicate,
-    Move,
     Page,
     Runtime,
     SettingsError,
-    To,
     null,
     one_of,
     storage_fault,
 )
 from esclusa.imports import ImportedRow, ImportReport, read_time
+from esclusa.pipelines.replies.actions import has_done_job
 from esclusa.pipelines.replies.answers import id_fault
 from esclusa.pipelines.replies.client import open_client
-from esclusa.pipelines.replies.files import existing_file
-from esclusa.pipelines.replies.process_posts import EXHAUSTED
-from esclusa.pipelines.replies.records import ACTIVE, Job, Post, finish_post
+from esclusa.pipelines.replies.records import Job, Post
 from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
 
 # Values that the chosen jobs or posts have: names of `FILTERS`.
@@ -36,8 +33,6 @@ FILTERS = ("platform", "country", "candidate_id", "post_id")
 BATCH = 1000
 # Keys that one query asks for.
 KEYS = 5
-# A twitter post with at most this many replies may have none that a search finds.
-MAX_EXPECTED_EMPTY = 2
 _NAMES = ("platform", "post_id", "country", "candidate_id")
 _COUNTS = ("replies_count", "max_posts_replies", "max_replies")
 _DAYS = ("start_date", "end_date")
@@ -58,66 +53,20 @@ class ReplyOperations:
 
     def __init__(self, runtime: Runtime, who: str) -> None:
         self._runtime = runtime
-        self._artifacts = runtime.artifacts
         self._records = runtime.records
         self._operations = runtime.operations(who)
 
     async def retry_empty(
         self, filters: Filters, *, limit: int | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Check jobs with an empty result again, with one retry more; reopen their done posts."""
-
-        async def choose(job: Job) -> To | str:
-            found = await existing_file(self._artifacts, job)
-            if found.state == "content":
-                return f"its post has replies already, in {found.path}: it is done"
-            reopened = []
-            if job.post_doc_id:
-                reason = f"its job {job.id} is retried"
-                reopened = [Move(Post, job.post_doc_id, "noreplies", frm="done", reason=reason)]
-            return To(
-                "pending",
-                retry_count=job.retry_count + 1,
-                also=reopened,
-                reason="an empty result is retried",
-            )
-
-        acted = await self._operations.apply(
-            "retry-empty",
-            Job.kind.table,
-            choose,
-            where={**filters, "status": "empty_result"},
-            limit=limit,
-            dry_run=dry_run,
-        )
-        return acted.answer() | {"retried": acted.moved}
+        """Check jobs with an empty result again; reopen their done posts."""
+        return await self._act("retry-empty", "retried", filters, limit=limit, dry_run=dry_run)
 
     async def verify_empty(
         self, filters: Filters, *, limit: int | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Accept the empty results of twitter posts with few replies; finish their posts."""
-
-        async def choose(job: Job) -> To | str:
-            if job.platform != "twitter":
-                return f"only twitter's empty results are verified, not {job.platform}'s"
-            post = await self._records.get(Post, job.post_doc_id) if job.post_doc_id else None
-            if post is None:
-                return "its post does not exist"
-            if post.replies_count is None:
-                return "its post's number of replies is unknown"
-            if post.replies_count > MAX_EXPECTED_EMPTY:
-                return f"its post has {post.replies_count} replies"
-            return To("verified", also=[finish_post(job, "an empty result was to be expected")])
-
-        acted = await self._operations.apply(
-            "verify-empty",
-            Job.kind.table,
-            choose,
-            where={"platform": "twitter", **filters, "status": "empty_result"},
-            limit=limit,
-            dry_run=dry_run,
-        )
-        return acted.answer() | {"verified": acted.moved}
+        """Accept the empty results of twitter posts with few replies; finish the posts."""
+        return await self._act("verify-empty", "verified", filters, limit=limit, dry_run=dry_run)
 
     async def retry_jobs(
         self,
@@ -128,67 +77,29 @@ class ReplyOperations:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Check failed and ``quota_exceeded`` jobs again."""
-
-        async def choose(job: Job) -> To | str:
-            if await _has_done_job(self._runtime, job):
-                return "another job of its post is done"
-            return To("pending")
-
-        acted = await self._operations.apply(
-            "retry",
-            Job.kind.table,
-            choose,
-            where=job_filter(filters, tuple(status) or ("failed", "quota_exceeded")),
-            limit=limit,
-            dry_run=dry_run,
-        )
-        return acted.answer() | {"retried": acted.moved}
+        where = job_filter(filters, status)
+        return await self._act("retry-jobs", "retried", where, limit=limit, dry_run=dry_run)
 
     async def resubmit(
         self, filters: Filters, *, limit: int | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
         """Allow one more search for exhausted posts."""
-
-        async def choose(post: Post) -> To | str:
-            return To("noreplies", exhausted=False)
-
-        acted = await self._operations.apply(
-            "resubmit",
-            Post.kind.table,
-            choose,
-            where={**filters, **EXHAUSTED},
-            limit=limit,
-            dry_run=dry_run,
-        )
-        return acted.answer() | {"retried": acted.moved}
+        return await self._act("resubmit", "retried", filters, limit=limit, dry_run=dry_run)
 
     async def recollect(
         self, filters: Filters, *, limit: int | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Search done posts again. Their files are kept as older versions when new ones come."""
+        """Search done posts again. Their files are kept as older versions."""
+        return await self._act("recollect", "recollected", filters, limit=limit, dry_run=dry_run)
 
-        async def choose(post: Post) -> To | str:
-            active = {"post_doc_id": post.id, "status": one_of(*ACTIVE)}
-            if (job := await self._records.first(Job, active)) is not None:
-                return f"its job {job.id} is {job.status}"
-            failed = {"post_doc_id": post.id, "status": "failed"}
-            return To(
-                "noreplies",
-                recollect=True,
-                exhausted=False,
-                submits=(await self._records.count(Job, failed))[0],  # they do not prevent it
-                reason="its replies are collected again",
-            )
-
-        acted = await self._operations.apply(
-            "recollect",
-            Post.kind.table,
-            choose,
-            where={**filters, "status": "done"},
-            limit=limit,
-            dry_run=dry_run,
+    async def _act(
+        self, verb: str, key: str, where: Mapping[str, Any], *, limit: int | None, dry_run: bool
+    ) -> dict[str, Any]:
+        """Apply an action of the pipeline; its answer has the number of records as ``key``, too."""
+        acted = await self._operations.act(
+            f"replies.{verb}", where=where, limit=limit, dry_run=dry_run
         )
-        return acted.answer() | {"recollected": acted.moved}
+        return acted.answer() | {key: acted.moved}
 
     async def add(self, rows: Iterable[ImportedRow]) -> ImportReport:
         """Add posts. A known post stays as it is; a bad row is reported by its number.
@@ -283,7 +194,8 @@ async def count_failed_without_done(runtime: Runtime, filters: Filters) -> int:
     where = {**filters, "status": "failed"}
     known = await count_jobs(runtime, where | {"done_siblings": 0})
     foreign = runtime.records.each(Job, where | {"done_siblings": null})
-    return known + len([job async for job in foreign if not await _has_done_job(runtime, job)])
+    waiting = [job async for job in foreign if not await has_done_job(runtime.records, job)]
+    return known + len(waiting)
 
 
 async def find_failed_without_done(
@@ -297,17 +209,10 @@ async def find_failed_without_done(
     while True:
         where = {**filters, "status": "failed"}
         page = await runtime.records.find(Job, where, limit=limit - len(found), after=after)
-        found += [job for job in page.items if not await _has_done_job(runtime, job)]
+        found += [job for job in page.items if not await has_done_job(runtime.records, job)]
         after = page.next
         if after is None or len(found) >= limit:
             return Page(found, after)
-
-
-async def _has_done_job(runtime: Runtime, job: Job) -> bool:
-    if job.done_siblings is not None:
-        return job.done_siblings > 0
-    done = {"post_doc_id": job.post_doc_id, "status": "done"}
-    return await runtime.records.first(Job, done) is not None
 
 
 def draft_post(row: ImportedRow) -> Post:

@@ -11,7 +11,7 @@ from typing import Any
 
 from esclusa import App, cron, null
 from esclusa.http import session
-from esclusa.pipelines.tenders import archive, delivery, expo, ingestion
+from esclusa.pipelines.tenders import actions, archive, delivery, expo, ingestion
 from esclusa.pipelines.tenders.quiet_checks import check_quiet_hours
 from esclusa.pipelines.tenders.rates import CurrentRates
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
@@ -64,6 +64,27 @@ app.cycle(
     singleton=True,
     counters=archive.EXPORT_COUNTERS,
 )(archive.archive_export)
+
+
+app.action(
+    None,
+    "Register a baseline",
+    es="Registrar una línea base",
+    about={
+        "en": "Register what is listed now without announcing it, before the first ingest.",
+        "es": "Registrar lo publicado hasta ahora sin anunciarlo, antes de la primera ingesta.",
+    },
+)(actions.baseline)
+app.action(
+    Delivery,
+    "Send now",
+    es="Enviar ahora",
+    where={"status": "retryable"},
+    about={
+        "en": "Send deliveries that wait for another attempt at the next dispatch.",
+        "es": "Enviar en el próximo despacho las entregas que esperan otro intento.",
+    },
+)(actions.retry)
 
 
 @dataclass(frozen=True, slots=True)

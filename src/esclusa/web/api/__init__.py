@@ -8,6 +8,7 @@
 ``/api/cycles``, ``/api/runs``                                           ``cycles``
 ``/api/dead-letters``                                                    ``dead_letters``
 ``/api/status``, ``/api/workers``, ``/api/alerts``, ``/api/audit``       ``status``
+``/api/actions``                                                         ``actions``
 ``/api/alert-rules``, ``/api/alerts/mute``                               ``alert_rules``
 ``/api/views``, ``/api/archives``, ``/api/artifacts``                    ``views``
 ``/tick``                                                                ``tick``

@@ -34,6 +34,9 @@ COLUMNS = 4
 # Characters from which a form edits a text in several lines.
 LONG_TEXT = 60
 
+# A field with a text of more characters, or of more lines, is folded on the record page.
+FOLD_TEXT, FOLD_LINES = 300, 8
+
 
 # states and lifecycles
 
@@ -301,10 +304,16 @@ def fields(console: ConsoleContext, record: Record) -> list[dict[str, Any]]:
                 "link": link,
                 "key": field.name in kind.key,
                 "long": isinstance(value, dict | list) and bool(value),
+                "folded": _is_long_text(value) and link is None,
                 "secret": value == "***" and plain.get(field.name) != "***",
             }
         )
     return out
+
+
+def _is_long_text(value: Any) -> bool:
+    """Whether a text would push the other fields off the page."""
+    return isinstance(value, str) and (len(value) > FOLD_TEXT or value.count("\n") > FOLD_LINES)
 
 
 def _link(console: ConsoleContext, value: Any) -> dict[str, Any] | None:

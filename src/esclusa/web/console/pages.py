@@ -23,6 +23,7 @@ from esclusa.web.console import (
     alerts,
     dead_letters,
     page_data,
+    pipeline_actions,
     records,
     render,
     saved_filters,
@@ -49,7 +50,10 @@ def routers(console: ConsoleContext) -> list[APIRouter]:
     pages, last = console.router(), console.router()
     for add in (_files, _map, _views, _cycles, _system):
         add(pages, console)
-    for module in (sign_in, actions, alerts, records, saved_filters, dead_letters):
+    for module in (
+        *(sign_in, actions, alerts, pipeline_actions),
+        *(records, saved_filters, dead_letters),
+    ):
         module.add_routes(pages, console)
     _not_found(last)
     return [pages, *(extension.router for extension in console.extensions), last]
@@ -294,6 +298,10 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
             tables=tables,
             badges=badges,
         )
+
+    @api.get("/console/keyboard")
+    async def keyboard(request: Request) -> Response:
+        return await console.page(request, "keyboard.html", here="")
 
     @api.get("/console/archive")
     async def archive(request: Request) -> Response:

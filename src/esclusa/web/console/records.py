@@ -22,7 +22,7 @@ from esclusa.web.api import filters
 from esclusa.web.api.common import pasted_id
 from esclusa.web.api.exports import export_response, record_rows
 from esclusa.web.api.suggestions import first_suggestions, offered_fields
-from esclusa.web.console import bulk, page_data, render, translate
+from esclusa.web.console import bulk, page_data, pipeline_actions, render, translate
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused, SubmittedForm
@@ -175,6 +175,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             suggested=first_suggestions(kind),
             fields=offered_fields(kind),
             targets=[s for s in kind.lifecycle.states if kind.lifecycle.sources(s)],
+            pipeline_actions=pipeline_actions.actions_of(console, kind),
             retryable=bool(read_model.retry_targets(kind)),
             repairable=[n for n, _v in here] == ["status"]
             and page_data.is_repairable(kind, states[0]),
@@ -258,6 +259,7 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             ),
             why=page_data.reasons(why) if why else [],
             next_at=why.next if why else None,
+            pipeline_actions=[] if archived else pipeline_actions.actions_for(console, record),
             buttons=[
                 *(b for e in console.extensions for b in e.buttons_of(record)),
                 *_repair_button(record),
