@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/howto/lifecycle.md",
         "docs/howto/deploy.md",
         "docs/howto/upgrade.md",
+        "docs/howto/operate.md",
         "docs/howto/monitor.md",
         "docs/howto/tune.md",
         "docs/howto/mcp.md",
