@@ -14,6 +14,7 @@ from bench import (
     documents,
     failover,
     firestore,
+    growth,
     media,
     migrate,
     rename,
@@ -26,7 +27,8 @@ from bench.measures import MEASURES, ON_REQUEST, SLOW, Scale, progress
 from bench.report import Report
 
 MEASURES |= (
-    tenders.MEASURES
+    growth.MEASURES
+    | tenders.MEASURES
     | replies.MEASURES
     | reply_export.MEASURES
     | media.MEASURES

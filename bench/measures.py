@@ -145,33 +145,6 @@ async def concurrency(driver: Driver, report: Report, scale: Scale) -> None:
     report.rows.append(times(what, measured[OURS], PGQUEUER.label, measured[PGQUEUER], unit=" s"))
 
 
-async def growth(driver: Driver, report: Report, scale: Scale) -> None:
-    """Drain on a table with very many settled records, beside a drain on an empty table."""
-    count = scale.of(20_000)
-    full, empty = driver.server.create_database("full"), driver.server.create_database("empty")
-    for url in (full, empty):
-        driver.create_tables(OURS, url)
-        await driver.drain(OURS, 1, url=url)
-    start = time.monotonic()
-    _multiply(driver, "full", "plain", {"id": "'old-' || s", "number": f"{count} + s"}, scale.rows)
-    _multiply(driver, "full", "esclusa.history", {"record_id": "'old-' || s"}, scale.rows)
-    progress(f"growth: {scale.rows:,} settled records made in {time.monotonic() - start:.0f} s")
-    measured: dict[str, list[float]] = {full: [], empty: []}
-    for turn in range(scale.rounds):
-        for url, drained in measured.items():
-            driver.server.run_sql(
-                f"DELETE FROM plain WHERE number < {count}", url.rsplit("/", 1)[1]
-            )
-            done = await driver.drain(OURS, count, url=url)
-            drained.append(done.rate)
-            progress(
-                f"growth {turn + 1}/{scale.rounds}"
-                f"  {'full' if url == full else 'empty'}: {done.rate:,.0f}/s"
-            )
-    what = f"drain beside {scale.rows:,} settled"
-    report.rows.append(rates(what, measured[full], "ours, empty table", measured[empty], 0.9))
-
-
 async def sqlite(driver: Driver, report: Report, scale: Scale) -> None:
     """Drain and bulk insert on SQLite."""
     sides = (OURS_SQLITE, HUEY, LIMIT_SQLITE, HELD_SQLITE)
@@ -263,7 +236,6 @@ MEASURES: dict[str, Measure] = {
     "drain": drain,
     "latency": latency,
     "concurrency": concurrency,
-    "growth": growth,
     "sqlite": sqlite,
     "cli": cli,
     "testkit": testkit,
@@ -304,25 +276,6 @@ async def _drain_rounds(
 def _percentile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
-
-
-def _multiply(
-    driver: Driver, database: str, table: str, changed: dict[str, str], count: int
-) -> None:
-    """Insert many copies of a row that a real drain left behind, with these columns changed."""
-    listed = driver.server.run_sql(
-        "SELECT column_name FROM information_schema.columns"
-        f" WHERE table_name = '{table.rpartition('.')[2]}' AND is_identity = 'NO'",
-        database,
-    ).split()
-    values = ", ".join(changed.get(name, f'"{name}"') for name in listed)
-    names = ", ".join(f'"{name}"' for name in listed)
-    where = "WHERE table_name = 'plain'" if table == "esclusa.history" else ""
-    driver.server.run_sql(
-        f"INSERT INTO {table} ({names}) SELECT {values}"
-        f" FROM (SELECT * FROM {table} {where} LIMIT 1) one, generate_series(1, {count}) s",
-        database,
-    )
 
 
 def resident_mb(pid: int) -> float:

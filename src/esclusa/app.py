@@ -11,12 +11,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from esclusa.model.errors import EsclusaError, SettingsError, StartStopped
 
 if TYPE_CHECKING:
     from esclusa.engine.alerts import AlertSink
+    from esclusa.engine.engine import Engine
     from esclusa.model.system_records import Alert
     from esclusa.ports.store import Store
     from esclusa.ports.telemetry import Telemetry
@@ -211,9 +212,35 @@ async def open_store(
     try:
         await engine.startup.call(engine.clock.sync)
         titles = Titles(hidden=redact.secret_name, masked=redact.text)
-        yield Runtime(settings, store, artifacts, engine, engine.read_model(titles))
+        async with _replica(settings, store, engine) as replica:
+            read_model = engine.read_model(titles, replica)
+            why_not = None if replica is None else lambda: replica.why_not
+            yield Runtime(settings, store, artifacts, engine, read_model, why_not)
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def _replica(settings: Settings, store: Store, engine: Engine) -> AsyncIterator[Any]:
+    """The store that readers read, if it is another one."""
+    if settings.read_store is None:
+        yield None
+        return
+    from esclusa.stores.postgres.replica import ReplicaReads
+    from esclusa.stores.postgres.store import PostgresStore
+
+    assert isinstance(store, PostgresStore)
+    replica = ReplicaReads(
+        store,
+        store.replica(settings.read_store),
+        settings.read_store_lag_seconds,
+        lambda why: engine.telemetry.event("warning", why),
+    )
+    await replica.open()
+    try:
+        yield replica
+    finally:
+        await replica.close()
 
 
 @asynccontextmanager

@@ -154,6 +154,7 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
                 work += await check_work(runtime)
             return [
                 Check("store", "ok", f"{runtime.store.url} answers"),
+                *check_replica(runtime),
                 *data,
                 schema,
                 *await check_adoption(runtime),
@@ -163,6 +164,17 @@ async def _store(opened: AbstractAsyncContextManager[Runtime], url: str) -> list
     except EsclusaError as error:
         failed = Check("store", "fail", _one_line(error), f"is {url} right, and does it run?")
         return [failed, *data]
+
+
+def check_replica(runtime: Runtime) -> Iterator[Check]:
+    """Whether lists are read from the replica that is set."""
+    if runtime.replica_fault is None:
+        return
+    shown = without_password(runtime.settings.read_store or "")
+    if (fault := runtime.replica_fault()) is None:
+        yield Check("read store", "ok", text("replica_used", store=shown))
+    else:
+        yield Check("read store", "warn", fault, text("check_replica"))
 
 
 async def check_pipeline_data(runtime: Runtime) -> list[Check]:

@@ -16,6 +16,7 @@ from esclusa.engine.records import Records
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.record import Record
 from esclusa.model.state_roles import roles
+from esclusa.model.texts import Text
 from esclusa.model.value import value
 from esclusa.observability import redact
 from esclusa.ports.artifacts import Artifacts
@@ -40,6 +41,8 @@ class Runtime:
     artifacts: Artifacts
     engine: Engine
     read_model: ReadModel
+    # Why the replica, if there is one, is not read now; None if it is.
+    replica_fault: Callable[[], Text | None] | None = None
 
     def operations(self, who: str) -> Operations:
         return self.engine.operations(who, redact.fields)

@@ -338,11 +338,11 @@ class Engine:
             self.artifacts,
         )
 
-    def read_model(self, titles: Titles | None = None) -> ReadModel:
-        """What readers see; ``titles`` hides what must not be shown."""
+    def read_model(self, titles: Titles | None = None, store: Store | None = None) -> ReadModel:
+        """What readers see; ``titles`` hides what must not be shown. ``store``: to be read."""
         return ReadModel(
             self.registry,
-            self.store,
+            store or self.store,
             self.records,
             self.clock,
             self.options,

@@ -322,6 +322,12 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     # Why a store cannot answer.
     "store_not_open": "{store} is not open",
+    "check_replica": "check ESCLUSA_READ_STORE and the replication",
+    "replica_unknown": "the replica was not asked yet",
+    "replica_used": "lists and counts are read from the replica {store}",
+    "replica_away": "lists and counts are read from the primary: the replica is away: {why}",
+    "replica_behind": "lists and counts are read from the primary: the replica is {seconds} s"
+    " behind, and {most} s are allowed",
     "store_unavailable": "{store} does not answer: {why}",
     "store_locked": "{store}: another process has kept the database locked for {seconds} s",
     "store_read_only": "{store} is read-only: this process cannot write the file or its folder",

@@ -328,6 +328,18 @@ class Settings(BaseModel):
         help="Prepared statements per connection; set 0 behind PgBouncer.",
     )
 
+    read_store: str | None = option(
+        "ESCLUSA_READ_STORE",
+        None,
+        help="A replica of the PostgreSQL store, postgresql://user:password@host/database, from "
+        "which lists and counts of the console, the API and commands are read.",
+    )
+    read_store_lag_seconds: float = option(
+        "ESCLUSA_READ_STORE_LAG_SECONDS",
+        10.0,
+        ge=0,
+        help="How far the replica may be behind; beyond that the primary is read.",
+    )
     postgres_profile: Literal["native", "portable"] = option(
         "ESCLUSA_POSTGRES_PROFILE",
         "native",
@@ -373,6 +385,17 @@ class Settings(BaseModel):
             raise ValueError(f"it is not JSON: {error}") from error
 
     _check_store = field_validator("store")(check_url)
+
+    @field_validator("read_store")
+    @classmethod
+    def _check_read_store(cls, url: str | None, info: ValidationInfo) -> str | None:
+        postgres = ("postgresql://", "postgres://")
+        if url is not None and not (
+            check_url(url).startswith(postgres)
+            and str(info.data.get("store", "")).startswith(postgres)
+        ):
+            raise ValueError("a replica to read from is PostgreSQL, as ESCLUSA_STORE must be")
+        return url
 
     @field_validator("postgres_schema")
     @classmethod

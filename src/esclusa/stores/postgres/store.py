@@ -139,6 +139,20 @@ class PostgresStore:
     def _long_context(self, connection: Any) -> WriteContext:
         return self._context(partial(connection.fetch, timeout=LONG_LIMITS.client))
 
+    def replica(self, dsn: str) -> PostgresStore:
+        """Return a store on a replica of this one, to be read."""
+        store = PostgresStore(dsn, pool_size=3, schema=self._installation.schema)
+        store._tables, store._stages = self._tables, self._stages
+        return store
+
+    async def wal_position(self) -> int:
+        """How far the log was written; on a replica, how far it was applied."""
+        rows = await self._connections.read(
+            """SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+                ELSE pg_current_wal_lsn() END - '0/0')::bigint"""
+        )
+        return int(rows[0][0] or 0)
+
     async def open(self) -> None:
         await self._connections.open()
 
