@@ -43,14 +43,14 @@ def test_every_option_of_a_stage_is_explained_and_has_an_example() -> None:
         assert f"{name}=" in EXAMPLES[name]
 
 
+def handle(order: Order, at: Attempt) -> Outcome:
+    return To("paid")
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_each_example_declares_a_stage(name: str) -> None:
     app = App("reference", records=[Order, Complaint])
     arguments = ", ".join(reference.example(name))
-
-    async def handle(order: Order, at: Attempt) -> Outcome:
-        return To("paid")
-
     declare: Any = eval(f"app.stage({arguments})", {**NAMES, "app": app, "Order": Order})
     declare(handle)
 

@@ -70,6 +70,39 @@ async def test_quota_waits_for_the_next_day_of_the_provider() -> None:
         assert day.reset == datetime(2026, 3, 3, 3, tzinfo=UTC)  # midnight in Santiago
 
 
+async def test_the_compared_pipeline_does_what_its_peer_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/comparison.md: the same service, the same numbers; and a worker that is killed."""
+    app = load_app(f"{EXAMPLES / 'compare' / 'quota.py'}:app")
+    m: Any = sys.modules["esclusa_file_quota"]
+    calls: list[str] = []
+
+    async def temperature(city: str) -> float:
+        calls.append(city)
+        if city == "city-07":
+            raise m.UnknownCity("there is no such city")
+        if len(calls) % 4 == 0:
+            raise TimeoutError("busy")
+        return 20.0
+
+    monkeypatch.setattr(m, "temperature", temperature)
+    monkeypatch.setattr(m, "cities", [f"city-{n:02}" for n in range(25)])
+    async with Harness(app, now=datetime(2026, 3, 2, 15, tzinfo=UTC)) as h:
+        await h.run("collect")
+        await h.run("collect")
+        await h.run_stage("ask")
+        found = Counter(reading.status for reading in await h.all_records(m.Reading))
+        assert (len(calls), found) == (20, {"done": 15, "failed": 1, "waiting": 9})
+        h.kill("before_handler")
+        await h.skip("1m")
+        await h.run_stage("ask")
+        await h.skip_lease()
+        await h.run_until_idle("10m")
+        found = Counter(reading.status for reading in await h.all_records(m.Reading))
+        assert found == {"done": 24, "failed": 1}
+
+
 async def test_shared_budget_counts_both_stages_and_gives_back() -> None:
     app, m = example("shared_budget")
     async with Harness(app) as h:

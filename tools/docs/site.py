@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Explanation": (
         "docs/concepts.md",
+        "docs/comparison.md",
         "docs/reliability.md",
         "docs/security.md",
         "docs/stores.md",

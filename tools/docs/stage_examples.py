@@ -109,6 +109,7 @@ EXAMPLES: dict[str, str] = {
     "eager": "eager=True",
     "alert_rate": "alert_rate=0.05",
     "alert_min": "alert_min=100",
+    "processes": "processes=4",
     "counters": 'counters={"paid": "charged"}',
     "batch": "batch=100",
     "cycle": "cycle=False",
