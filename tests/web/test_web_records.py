@@ -232,6 +232,19 @@ async def test_the_history_shows_what_an_operator_changed(shop: Client) -> None:
     assert "<del>old</del>" in page
     assert "<ins>new</ins>" in page
     assert "hunter2" not in page
+    [audited] = (await shop.get("/api/audit?verb=move")).json["items"]
+    assert audited["changes"] == step["changes"]
+    assert "<del>old</del>" in (await shop.get("/console/audit")).text
+
+
+async def test_the_audit_shows_what_many_records_got(shop: Client) -> None:
+    await shop.add(*({"shop": "a", "code": f"{n}", "size": n, "note": "bad"} for n in range(3)))
+    await shop.post("/api/cycles/shop.work/run")
+    body = {"filter": {"status": "failed"}, "to": "pending", "reason": "x"}
+    fields = {"note": "good", "size": 7}
+    await shop.post("/api/records/items/move", {**body, "fields": fields})
+    [audited] = (await shop.get("/api/audit?verb=move")).json["items"]
+    assert (audited["affected"], audited["changes"]) == (3, {"note": ["bad", "good"], "size": [7]})
 
 
 PASTED = ["a/b", "https://x.org/y", "50%", "%2F", "a%20b", "año/día", "-100123", "a,b", "x=1"]

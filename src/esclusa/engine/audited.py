@@ -50,10 +50,19 @@ class Acted:
     moved: int = 0
     dry_run: bool = False
     passed: list[dict[str, str]] = field(default_factory=list)
+    # For the audit: see ``Audit.changes``.
+    changes: dict[str, list[Any]] = field(default_factory=dict)
 
     def answer(self) -> dict[str, Any]:
         """The result as the API and ``--json`` answer it."""
-        return dict(vars(self))
+        return {name: given for name, given in vars(self).items() if name != "changes"}
+
+    def add_changes(self, changes: Mapping[str, Any]) -> None:
+        """Note what one record changed."""
+        for name, change in changes.items():
+            known = self.changes.setdefault(name, list(change))
+            if known != list(change):
+                self.changes[name] = [change[-1]]
 
 
 class AuditedOperations:
@@ -92,6 +101,7 @@ class AuditedOperations:
         affected: int,
         filter: Mapping[str, Any] | None = None,
         reason: str = "",
+        changes: Mapping[str, Any] | None = None,
     ) -> None:
         """Write an audit row, for an operation that is not one of the methods above."""
         await self._store.insert(
@@ -103,6 +113,7 @@ class AuditedOperations:
                     filter=dict(filter or {}),
                     affected=affected,
                     reason=reason,
+                    changes=dict(changes or {}),
                     done_at=self._clock.now(),
                 )
             ]
@@ -145,9 +156,10 @@ class AuditedOperations:
     ) -> None:
         """Write the settlements, then close the dead letters of these records that went on."""
         verdicts = await self._store.settle(settlements) if settlements else []
-        for verdict in verdicts:
+        for settlement, verdict in zip(settlements, verdicts, strict=True):
             if isinstance(verdict, Settled):
                 acted.moved += 1
+                acted.add_changes(settlement.changes or {})
             else:
                 why = text("changed_meanwhile") if isinstance(verdict, Lost) else verdict.why
                 acted.passed.append({"id": verdict.ref.id, "why": why})
@@ -162,6 +174,7 @@ class AuditedOperations:
                 acted.moved,
                 {name: condition_text(given) for name, given in chosen.items()},
                 reason,
+                acted.changes,
             )
             acted.passed = acted.passed[:100]
         return acted

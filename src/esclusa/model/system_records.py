@@ -238,7 +238,11 @@ class AlertRule(
 
 
 class Audit(Record, table="esclusa_audit", system=True, history=False, index=[("-done_at",)]):
-    """What an operator did: who, what, on how many, why."""
+    """What an operator did: who, what, on how many, why.
+
+    ``changes``: each field that it changed, with the value before and after; only the value after,
+    if it was different in several records.
+    """
 
     who: str
     verb: str
@@ -246,6 +250,7 @@ class Audit(Record, table="esclusa_audit", system=True, history=False, index=[("
     filter: dict[str, Any] = {}
     affected: int = 0
     reason: str = ""
+    changes: dict[str, Any] = {}
     done_at: datetime
 
     lifecycle = Lifecycle("kept")

@@ -272,7 +272,8 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
             "audit.html",
             here="audit",
             actions=[
-                render.masked({"action": entry.model_dump()})["action"] | {"done_at": entry.done_at}
+                render.masked({"action": entry.model_dump()})["action"]
+                | {"done_at": entry.done_at, "changes": entry.changes}  # masked when written
                 for entry in page.items
                 if isinstance(entry, Audit)
             ],

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from esclusa.model.results import FAILED
 from esclusa.observability import redact
-from esclusa.web.console import catalog
+from esclusa.web.console import catalog, diff
 from esclusa.web.console.catalog import gettext
 
 FOLDER: Final = Path(__file__).parent
@@ -240,13 +240,6 @@ def bar(share: float, projected: float | None = None, role: str = "") -> Markup:
     )
 
 
-def changed(value: Any) -> str:
-    """A value of a changed field, on one line."""
-    if value is None:
-        return "—"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 @lru_cache(maxsize=8)
 def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
     """The templates of the console, and those of each pipeline's folder as ``pipeline/name``.
@@ -284,7 +277,7 @@ def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
         "pretty": pretty,
         "schedule": schedule,
         "short": short,
-        "changed": changed,
+        "diff": diff.rows,
         "shell": shlex.quote,
         "breakable": breakable,
         "fragment": fragment,
