@@ -17,6 +17,7 @@ from bench import (
     growth,
     media,
     migrate,
+    portable,
     rename,
     replies,
     reply_export,
@@ -37,6 +38,7 @@ MEASURES |= (
     | rename.MEASURES
     | migrate.MEASURES
     | failover.MEASURES
+    | portable.MEASURES
 )
 
 

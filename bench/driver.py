@@ -43,6 +43,7 @@ class Side:
     sqlite: bool = False
     peer: bool = True
     count: int = 30_000
+    portable: bool = False
 
 
 OURS = Side(
@@ -151,6 +152,7 @@ class Driver:
             "BENCH_TIMINGS": str(self.folder / "timings"),
             "BENCH_SLOTS": str(self._slots()),
             "BENCH_FOLDER": str(self.folder),
+            "BENCH_PORTABLE": "1" if side.portable else "",
             "PYTHONPATH": str(ROOT),
         }
         errors = (self.folder / f"{side.module}.log").open("w")

@@ -247,6 +247,7 @@ ON_REQUEST = frozenset(
         "migrate",
         "rename",
         "failover",
+        "portable",
         "reply-export",
         "documents-quota",
         "documents-ticks",

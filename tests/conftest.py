@@ -1,8 +1,9 @@
 """Fixtures for tests that need a store: a new one for each test, on each store in turn.
 
 A store whose server is missing fails; it is never skipped. The exceptions are Firestore and
-Pub/Sub, whose emulators are in no package registry, and PgBouncer and Tesseract, which need the
-rights to install Debian's packages: the summary names a missing one.
+Pub/Sub, whose emulators are in no package registry, PgBouncer and Tesseract, which need the rights
+to install Debian's packages, and network namespaces, which need root: the summary names a missing
+one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from conformance.databases import PORTABLE, PROVIDERS, Database, DatabaseProvide
 from hypothesis import HealthCheck, settings
 from support import tesseract
 from support.firestore import FirestoreEmulator
+from support.namespace import Namespace
 from support.pgbouncer import PgBouncer
 from support.pubsub import PubSubEmulator
 
@@ -55,6 +57,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"NOT TESTED ON PUB/SUB: {reason}", red=True, bold=True)
     if reason := PgBouncer.missing():
         terminalreporter.write_line(f"NOT TESTED BEHIND PGBOUNCER: {reason}", red=True, bold=True)
+    if reason := Namespace.missing():
+        terminalreporter.write_line(
+            f"NOT TESTED IN NETWORK NAMESPACES: {reason}", red=True, bold=True
+        )
     if reason := tesseract.missing():
         terminalreporter.write_line(f"NOT TESTED WITH SCANS: {reason}", red=True, bold=True)
 

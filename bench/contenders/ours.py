@@ -86,7 +86,7 @@ def new_store() -> Store:
     if URL.startswith("postgresql://"):
         from esclusa.stores.postgres.store import PostgresStore
 
-        return PostgresStore(URL)
+        return PostgresStore(URL, portable=bool(os.environ.get("BENCH_PORTABLE")))
     from esclusa.stores.sqlite.store import SqliteStore
 
     return SqliteStore(URL)

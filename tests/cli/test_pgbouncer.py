@@ -1,4 +1,8 @@
-"""A worker behind PgBouncer in transaction mode, where a session's state does not last."""
+"""Workers behind PgBouncer, in transaction mode and in session mode.
+
+In transaction mode a session's state does not last. In session mode it does, so notifications
+arrive; startup parameters are refused in both.
+"""
 
 from __future__ import annotations
 
@@ -61,6 +65,28 @@ def test_two_workers_share_a_pool_in_transaction_mode(pooled: Pooled) -> None:
     assert moves.split() == ["invalid|1", "valid|300", "working|301"]
     doctor = pooled.command.call("doctor", ESCLUSA_LOG_LEVEL="error")
     assert "ok    schema: up to date" in doctor.stdout, doctor.stdout
+
+
+def test_two_workers_share_a_pool_in_session_mode(tmp_path: Path) -> None:
+    """Each connection keeps a server connection; notifications of the other worker arrive."""
+    with (
+        PostgresServer() as server,
+        PgBouncer(server, mode="session", pool_size=30) as pooler,
+    ):
+        pooled = Pooled(tmp_path, server, pooler)
+        migrated = pooled.command.call("migrate", "--yes")
+        assert migrated.returncode == 0, migrated.stderr
+        with pooled.command.start("worker") as one, pooled.command.start("worker") as other:
+            one.until(lambda: pooled.command.states("customers") == {"valid": 300})
+            listening = pooled.sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'"
+            )
+            assert int(listening) == 2
+            for worker in (one, other):
+                assert worker.stop() == 0
+                assert not [e for e in worker.events("") if e["severity"] in ("ERROR", "CRITICAL")]
+        moves = pooled.sql("SELECT to_state, count(*) FROM esclusa.history GROUP BY 1 ORDER BY 1")
+        assert moves.split() == ["valid|300", "working|300"]
 
 
 def test_a_pool_in_transaction_mode_is_named_when_the_setting_is_missing(pooled: Pooled) -> None:

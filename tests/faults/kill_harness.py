@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from faults import worker
+from support.namespace import Namespace
 
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine
@@ -44,7 +45,16 @@ class KillHarness:
         parcels = [worker.Parcel(name=f"p{n:05}") for n in range(count)]
         await self.store.insert([worker.Ledger(name="total"), *parcels])
 
-    def start(self, kill_at: str = "", **environment: str) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        kill_at: str = "",
+        *,
+        url: str = "",
+        namespace: Namespace | None = None,
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker; in a namespace, it reaches the store by another ``url``."""
+        argv = [sys.executable, str(TESTS / "faults" / "worker.py"), url or self.url]
         env = (
             os.environ
             | {"KILL_AT": kill_at, "CALLS": str(self.calls), "PYTHONPATH": _python_path()}
@@ -52,7 +62,7 @@ class KillHarness:
         )
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, str(TESTS / "faults" / "worker.py"), self.url],
+                argv if namespace is None else namespace.command(*argv),
                 env=env,
                 stdout=log,
                 stderr=log,
