@@ -22,6 +22,7 @@ from esclusa.cli.options import (
 from esclusa.cli.output import Screen, ago, moment
 from esclusa.cli.root import Group
 from esclusa.cli.session import Session
+from esclusa.cli.zones import zone_name
 from esclusa.model.query import check_states, parse_filter
 from esclusa.model.system_records import DeadLetter
 
@@ -115,7 +116,7 @@ def list_dead_letters(
     )
     session.show_page(
         page,
-        ["!ID", "!RECORD", "KIND", "ERROR", "STATUS", "AT (UTC)", "MESSAGE"],
+        ["!ID", "!RECORD", "KIND", "ERROR", "STATUS", f"AT ({zone_name()})", "MESSAGE"],
         (
             (
                 x.id,

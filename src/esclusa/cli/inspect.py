@@ -23,6 +23,7 @@ from esclusa.cli.options import (
 from esclusa.cli.output import Screen, ago, approximate, moment, text_of
 from esclusa.cli.root import Command, filter_hint
 from esclusa.cli.session import Session
+from esclusa.cli.zones import zone_name
 from esclusa.model.errors import BadQuery
 from esclusa.model.query import beginning, check_states, parse_filter
 from esclusa.model.texts import text
@@ -229,7 +230,7 @@ def show(session: Session, table: str, id: str) -> None:
         )
         screen.line()
         screen.table(
-            ["AT (UTC)", "FROM", "TO", ">ATTEMPT", "BY", "+REASON"],
+            [f"AT ({zone_name()})", "FROM", "TO", ">ATTEMPT", "BY", "+REASON"],
             ((moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps),
             empty="It has not moved yet.",
         )
@@ -267,7 +268,9 @@ def why(session: Session, table: str, id: str) -> None:
         for reason in answer.reasons:
             screen.line(f"  - {text_of(reason.text)}")
         if answer.next:
-            screen.line(f"It can move {ago(answer.next, now)}, at {moment(answer.next)} UTC.")
+            screen.line(
+                f"It can move {ago(answer.next, now)}, at {moment(answer.next)} {zone_name()}."
+            )
 
     session.show(answer.answer(), draw)
 

@@ -15,6 +15,7 @@ from esclusa.cli.options import (
 from esclusa.cli.output import ago, moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
+from esclusa.cli.zones import zone_name
 from esclusa.model.query import Page, check_states, parse_filter
 from esclusa.model.system_records import Alert, Run
 
@@ -96,7 +97,7 @@ def runs(
     page = session.look(ask)
     session.show_page(
         page,
-        ["!RUN", "OUTCOME", "MESSAGE", ">TOOK", "STARTED (UTC)", "COUNTERS"],
+        ["!RUN", "OUTCOME", "MESSAGE", ">TOOK", f"STARTED ({zone_name()})", "COUNTERS"],
         (
             (
                 r.id,
@@ -132,7 +133,10 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
     page, mutes = session.look(ask)
     session.show_page(
         page,
-        ["ALERT", "!SUBJECT", "BEGUN (UTC)", "+MESSAGE", "ENDED (UTC)", "MUTED UNTIL (UTC)"],
+        [
+            *("ALERT", "!SUBJECT", f"BEGUN ({zone_name()})", "+MESSAGE"),
+            *(f"ENDED ({zone_name()})", f"MUTED UNTIL ({zone_name()})"),
+        ],
         (
             (*(a.name, a.subject, moment(a.begun_at), a.message, _ended(a)), _muted(mute))
             for a, mute in zip(page.items, mutes, strict=True)

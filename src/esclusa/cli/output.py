@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from esclusa.cli.zones import local
 from esclusa.model import duration
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return moment(value)
+        return f"{moment(value)} {local(value).tzname() or ''}".rstrip()
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict | list):
@@ -74,8 +75,8 @@ def text_of(value: Any) -> str:
 
 
 def moment(value: datetime | str | None) -> str:
-    """Date and time, to the second."""
-    return "-" if value is None else f"{_time(value):%Y-%m-%d %H:%M:%S}"
+    """Date and time, to the second, in the zone of the reader."""
+    return "-" if value is None else f"{local(_time(value)):%Y-%m-%d %H:%M:%S}"
 
 
 def ago(value: datetime | str | None, now: datetime) -> str:

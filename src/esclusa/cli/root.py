@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from esclusa import __version__
+from esclusa.cli import zones
 from esclusa.cli.session import Session
 from esclusa.loading import BUILT_IN
 from esclusa.model.errors import EsclusaError, SettingsError
@@ -52,7 +53,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("act", "pause", "resume", "limit", "alert-rules"),
         ),
     ),
-    "Statistics": ("stats", ("rates", "archives", "audit")),
+    "Statistics": ("stats", ("rates", "times", "history", "archives", "audit")),
     "Administration": (
         "admin",
         ("migrate", "lifecycle", "doctor", "mcp", "completion", "version"),
@@ -68,6 +69,8 @@ COMMANDS = {name: module for module, names in GROUPS.values() for name in names}
     "act": "actions",
     "alert-rules": "alert_rules",
     "filters": "filters",
+    "times": "history",
+    "history": "history",
     "testing": "testing",
     "reference": "reference",
 }
@@ -80,7 +83,9 @@ def _session(ctx: click.Context) -> Session:
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if value and param.name in ("json", "wide", "config"):
+    if value and param.name == "utc":
+        zones.utc.set(True)
+    elif value and param.name in ("json", "wide", "config"):
         setattr(_session(ctx), param.name, value)
     elif isinstance(value, str) and param.name:
         _session(ctx).overrides[param.name] = value
@@ -96,6 +101,13 @@ def shared_options(*, hidden: bool) -> list[click.Option]:
         click.Option(["--json"], is_flag=True, help="Print JSON.", **always),
         click.Option(
             ["--wide"], is_flag=True, hidden=hidden, help="Cut nothing in tables.", **always
+        ),
+        click.Option(
+            ["--utc"],
+            is_flag=True,
+            hidden=hidden,
+            help="Print times in UTC instead of the system's time zone.",
+            **always,
         ),
         *(
             click.Option([flag], metavar=metavar, help=help, hidden=hidden, **always)

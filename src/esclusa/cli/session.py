@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from esclusa.cli import zones
 from esclusa.cli.output import Screen, as_json
 from esclusa.engine.registry import Registry
 
@@ -34,6 +35,7 @@ class Session:
         self.json = False
         self.wide = False
         self.config: str | None = None
+        zones.utc.set(False)
         self.overrides: dict[str, Any] = {}
         # The pipelines to load if the settings name none: the one whose own command this is.
         self.implied: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from esclusa.cli.output import (
     share,
     text_of,
 )
+from esclusa.cli.zones import zone_name
 from esclusa.model.texts import text
 
 KINDS = ["!KIND", "+STATES"]
@@ -77,7 +78,7 @@ async def watch_status(
 
 
 def _head(answer: dict[str, Any]) -> str:
-    return f"{answer['store']}  {moment(answer['now'])} UTC"
+    return f"{answer['store']}  {moment(answer['now'])} {zone_name()}"
 
 
 def _foot(answer: dict[str, Any]) -> str:

@@ -40,6 +40,7 @@ from esclusa.engine.records import Records
 from esclusa.engine.registration import WorkerRegistration
 from esclusa.engine.registry import Registry
 from esclusa.engine.runs import RunContext, RunLog, RunTools
+from esclusa.engine.samples import Sampler
 from esclusa.engine.scheduler import Scheduler
 from esclusa.engine.settler import Settler
 from esclusa.engine.stage_settler import StageSettler
@@ -159,6 +160,7 @@ class Engine:
             rules=self.alert_rules,
         )
         self._rng = rng or Random()
+        self.sampler = Sampler(store, records, registry, clock, telemetry, self._rng)
         self.registration = WorkerRegistration(
             store, records, self.settler, clock, telemetry, options, worker
         )
@@ -239,9 +241,9 @@ class Engine:
         """Open what handlers need: the clock, the settler, the leases, the pipelines' lifespans.
 
         ``register``: this is a worker process, and the list of workers shows it with its cycles,
-        all or these. ``judge``: it also judges what should raise an alert; servers and workers do.
-        ``pipelines``: open the lifespans of these; by default all. Others are opened when they are
-        needed.
+        all or these. ``judge``: it also judges what should raise an alert, and writes the samples
+        of charts; servers and workers do. ``pipelines``: open the lifespans of these; by default
+        all. Others are opened when they are needed.
         """
         async with AsyncExitStack() as stack:
             await self.startup.call(self.clock.sync)
@@ -275,6 +277,8 @@ class Engine:
             if judge:
                 self.judge.start()
                 stack.push_async_callback(self.judge.stop)
+                self.sampler.start()
+                stack.push_async_callback(self.sampler.stop)
             stack.push_async_callback(self.rates.flush, all=True)
             try:
                 yield self
@@ -317,10 +321,14 @@ class Engine:
             self.store,
             self.clock,
             self.telemetry,
-            self.judge.judge,
+            self._after_tick,
             seconds=seconds,
             poll=self.options.poll,
         ).run()
+
+    async def _after_tick(self) -> None:
+        await self.judge.judge()
+        await self.sampler.once()
 
     def operations(self, who: str, masked: Masked = to_jsonable_python) -> Operations:
         """The operator's verbs, on behalf of ``who``; ``masked`` hides secrets in the history."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from esclusa.engine.clock import StoreClock
+from esclusa.engine.tally import LATE, covering
 from esclusa.model.results import FAILED, PROCESSED, RATED, ResultName
 from esclusa.model.system_records import RateRecord
 from esclusa.ports.store import Store
@@ -68,7 +69,11 @@ class Rates:
         return [*self._minutes[stage], *([_minute(count.minute, count.results)] if count else [])]
 
     async def flush(self, *, all: bool = False) -> None:
-        """Write the minutes that have passed; with ``all``, the current one too."""
+        """Write the minutes that have passed; with ``all``, the current one too.
+
+        Minutes that are written late may be rolled up already: their samples are removed, and
+        another is made (engine/samples.py).
+        """
         minute = self._minute()
         for stage in [s for s, count in self._counts.items() if all or count.minute < minute]:
             count = self._counts.pop(stage)
@@ -85,7 +90,10 @@ class Rates:
             )
         if self._done:
             await self._store.insert(self._done)
+            late = [row.minute for row in self._done if self._clock.now() - row.minute > LATE]
             self._done = []
+            if late:
+                await self._store.remove(covering(late))
 
 
 def _minute(minute: datetime, results: Mapping[ResultName, int]) -> Minute:
@@ -125,11 +133,12 @@ def merge(rows: list[RateRecord]) -> dict[str, dict[str, float]]:
         ]
     for stage, total in out.items():
         for share in (50, 90, 99):
-            total[f"p{share}"] = _percentile(histograms[stage], share / 100)
+            total[f"p{share}"] = percentile(histograms[stage], share / 100)
     return out
 
 
-def _percentile(histogram: list[int], share: float) -> float:
+def percentile(histogram: Sequence[int], share: float) -> float:
+    """The upper bound of the bucket below which this share of the attempts is."""
     wanted, seen = sum(histogram) * share, 0
     for bound, count in zip((*BOUNDS, 600.0), histogram, strict=True):
         seen += count

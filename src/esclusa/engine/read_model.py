@@ -13,7 +13,7 @@ from esclusa.engine.alert_rules import mute_shape
 from esclusa.engine.forecast import Conditions, waits_for
 from esclusa.engine.pauses import open_pauses
 from esclusa.engine.rates import merge
-from esclusa.engine.read_records import RecordReader
+from esclusa.engine.read_time import TimeReader
 from esclusa.engine.registry import SYSTEM
 from esclusa.model.budget import Budget
 from esclusa.model.kind import Kind
@@ -45,7 +45,7 @@ COUNTED = 10_000
 ARCHIVED = 100_000
 
 
-class ReadModel(RecordReader):
+class ReadModel(TimeReader):
     """Answers in plain data, ready for JSON. It changes nothing.
 
     Sentences that Esclusa stored as codes are ``Text`` here: English strings with their code.

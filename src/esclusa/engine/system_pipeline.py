@@ -24,6 +24,7 @@ from esclusa.model.system_records import (
     Message,
     RateRecord,
     Run,
+    StageSample,
     WorkerRecord,
 )
 from esclusa.model.texts import text
@@ -32,6 +33,7 @@ from esclusa.ports.publisher import Publisher
 # How long system records are kept, by the age of a field.
 KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (RateRecord, "minute", timedelta(days=14)),
+    (StageSample, "start", timedelta(days=14)),
     (Alert, "begun_at", timedelta(days=90)),
     (Run, "started_at", timedelta(days=90)),
     (WorkerRecord, "started_at", timedelta(days=14)),

@@ -174,6 +174,27 @@ class RateRecord(
     lifecycle = Lifecycle("kept")
 
 
+class StageSample(
+    Record,
+    table="esclusa_samples",
+    system=True,
+    key=("span", "start"),
+    history=False,
+    index=[("start",), ("span", "start")],
+):
+    """What every stage had to do and did in one span of time, for charts (engine/samples.py).
+
+    ``span``: its length in seconds. 60: only the backlogs at that minute. Longer spans also have
+    the rates. ``stages``: by name, as ``Tally.dump`` writes them.
+    """
+
+    span: int
+    start: datetime
+    stages: dict[str, Any] = {}
+
+    lifecycle = Lifecycle("kept")
+
+
 class Alert(
     Record,
     table="esclusa_alerts",
@@ -373,6 +394,7 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     StagePause,
     WorkerRecord,
     RateRecord,
+    StageSample,
     Alert,
     AlertRule,
     Audit,

@@ -194,6 +194,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "kind_not_found": "there is no kind {table!r}; there are: {known}",
     "cycle_not_found": "there is no cycle {name!r}; there are: {known}",
     "no_cycles": "there is no cycle {name!r}; the pipelines declare none",
+    "pipeline_not_found": "there is no pipeline {name!r}; there are: {known}",
     "stage_not_found": "there is no stage {name!r} to drain; there are: {known}",
     "stage_not_declared": "there is no stage {name!r}; there are: {known}",
     "view_not_found": "there is no view {name!r:.200}; there are: {known}",

@@ -172,6 +172,12 @@ class Store(Protocol):
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         """The moves of a record, oldest first: the first ``limit``, or with ``newest`` the last."""
 
+    async def histories(self, kind: Kind, ids: Sequence[str], each: int = 1000) -> list[list[Step]]:
+        """The last ``each`` moves of every record with these ids, in order; each oldest first.
+
+        Meant for some hundred records at a time.
+        """
+
     async def prune_history(self, before: datetime, limit: int) -> int:
         """Delete up to ``limit`` moves older than that; return how many.
 

@@ -28,10 +28,12 @@ from esclusa.web.api import (
     cycles,
     dead_letters,
     health,
+    history,
     lifecycles,
     openapi,
     records,
     saved_filters,
+    series,
     signals,
     stages,
     status,
@@ -55,7 +57,8 @@ PROXIES: Final = "127.0.0.1,::1"
 # Seconds to wait for the preparation of the console before the server reports that it listens.
 PREPARE_TIMEOUT: Final = 1.0
 _API: Final = (
-    *(records, saved_filters, lifecycles, stages, status, alert_rules, actions),
+    *(records, saved_filters, lifecycles, stages, series, history, status),
+    *(alert_rules, actions),
     *(cycles, dead_letters, views, tick, signals),
 )
 

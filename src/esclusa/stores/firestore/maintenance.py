@@ -31,38 +31,62 @@ _MAX_CONFLICTS = 30
 
 
 async def history(client: FirestoreClient, ref: Ref, limit: int, newest: bool) -> list[Step]:
-    """Return the steps of a record: those in history documents, then those in its own document.
-
-    The record is read first. A step that is moved to a history document in between is read twice
-    and recognized by its number.
-    """
+    """Return the steps of a record: those in history documents, then those in its own document."""
     if not fits(ref.id):
         return []
-    record = await _record_fields(client, ref)
+    [record] = await _fields_of(client, ref.kind, [ref.id])
+    return await _steps(client, ref, record, limit, newest=newest)
+
+
+async def histories(
+    client: FirestoreClient, kind: Kind, ids: Sequence[str], each: int
+) -> list[list[Step]]:
+    """Return the last steps of each record: a read for each, and one for each history document."""
+    known = [id for id in dict.fromkeys(ids) if fits(id)]
+    records = dict(zip(known, await _fields_of(client, kind, known), strict=True))
+    found: dict[str, list[Step]] = {}
+    for k in range(0, len(known), _PARALLEL):
+        part = known[k : k + _PARALLEL]
+        steps = await asyncio.gather(
+            *(_steps(client, Ref(kind, id), records[id], each, newest=True) for id in part)
+        )
+        found |= dict(zip(part, steps, strict=True))
+    return [found.get(id, []) for id in ids]
+
+
+async def _steps(
+    client: FirestoreClient, ref: Ref, record: Any, limit: int, *, newest: bool
+) -> list[Step]:
+    """The steps of a record whose document was read before.
+
+    A step that is moved to a history document in between is read twice and recognized by its
+    number.
+    """
     total = record[SEQ].integer_value if record is not None and SEQ in record else 0
     inline = (
         list(record[STEPS].array_value.values) if record is not None and STEPS in record else []
     )
     numbered = {total - len(inline) + 1 + i: v for i, v in enumerate(inline)}
-    first = max(0, total - limit - 40) if newest else 0  # a document holds about twenty steps
-    for row in await history_documents(
-        client, ref.kind, ref.id, "history", first=first, limit=None if newest else limit
-    ):
-        values = row.fields["steps"].array_value.values
-        numbered |= {row.fields["first"].integer_value + i: v for i, v in enumerate(values)}
+    if record is None or total > len(inline):
+        first = max(0, total - limit - 40) if newest else 0  # a document holds about twenty steps
+        for row in await history_documents(
+            client, ref.kind, ref.id, "history", first=first, limit=None if newest else limit
+        ):
+            values = row.fields["steps"].array_value.values
+            numbered |= {row.fields["first"].integer_value + i: v for i, v in enumerate(values)}
     steps = steps_of([numbered[n] for n in sorted(numbered)])
     return steps[-limit:] if newest else steps[:limit]
 
 
-async def _record_fields(client: FirestoreClient, ref: Ref) -> Any:
-    """The fields of a record's document, or of its archived document; None if neither exists."""
+async def _fields_of(client: FirestoreClient, kind: Kind, ids: Sequence[str]) -> list[Any]:
+    """The fields of the document of each record, or of its archived document; None if neither."""
     paths = [
-        names.path(ref.kind, ref.id),
-        names.path(ref.kind, ref.id, archived=True) if ref.kind.archive else None,
+        [names.path(kind, id), names.path(kind, id, archived=True) if kind.archive else None]
+        for id in ids
     ]
-    wanted = [f"{client.root}/{p}" for p in paths if p is not None]
-    found = await client.get(wanted, "history")
-    return next((found[name].fields for name in wanted if name in found), None)
+    wanted = [[f"{client.root}/{p}" for p in each if p is not None] for each in paths]
+    found = await client.get([name for each in wanted for name in each], "history")
+    return [next((found[n].fields for n in each if n in found), None) for each in wanted]
 
 
 async def history_documents(

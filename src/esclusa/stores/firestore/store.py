@@ -266,6 +266,9 @@ class FirestoreStore:
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         return await maintenance.history(self._client, ref, limit, newest)
 
+    async def histories(self, kind: Kind, ids: Sequence[str], each: int = 1000) -> list[list[Step]]:
+        return await maintenance.histories(self._client, kind, ids, each)
+
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await maintenance.prune_history(self._client, before, limit)
 

@@ -25,6 +25,11 @@ from esclusa.stores.postgres.statements import NOW, Binder, conditions, locked_i
 _HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error, changes
 FROM {history} WHERE table_name = $1 AND record_id = $2 ORDER BY seq {direction} LIMIT $3"""
 
+_HISTORIES = """SELECT i.id, h.* FROM unnest($2::text[]) i(id) CROSS JOIN LATERAL (
+    SELECT from_state, to_state, at, who, run, attempt, reason, error, changes
+    FROM {history} WHERE table_name = $1 AND record_id = i.id ORDER BY seq DESC LIMIT $3
+) h"""
+
 _DELETE_WITH_HISTORY = """WITH deleted AS (
     DELETE FROM {source} t WHERE t.{key} = ANY({ids}) RETURNING {id} AS id
 ), history AS (
@@ -41,15 +46,30 @@ async def history(connections: ConnectionPools, ref: Ref, limit: int, newest: bo
         history=connections.installation.history, direction="DESC" if newest else "ASC"
     )
     rows = await connections.fetch(statement, ref.kind.table, ref.id, limit)
-    steps = [
-        Step(
-            *(frm, to, at, who, run, attempt, reason),
-            error and from_json(error),
-            changes and from_json(changes),
-        )
-        for frm, to, at, who, run, attempt, reason, error, changes in rows
-    ]
+    steps = [_step(row) for row in rows]
     return steps[::-1] if newest else steps
+
+
+async def histories(
+    connections: ConnectionPools, kind: Kind, ids: Sequence[str], each: int
+) -> list[list[Step]]:
+    """Return the last moves of each record, oldest first."""
+    statement = _HISTORIES.format(history=connections.installation.history)
+    known = sorted({id for id in ids if fits(id)})
+    rows = await connections.fetch(statement, kind.table, known, each) if known else []
+    found: dict[str, list[Step]] = {}
+    for id, *row in rows:
+        found.setdefault(id, []).append(_step(row))
+    return [found.get(id, [])[::-1] for id in ids]
+
+
+def _step(row: Sequence[Any]) -> Step:
+    frm, to, at, who, run, attempt, reason, error, changes = row
+    return Step(
+        *(frm, to, at, who, run, attempt, reason),
+        error and from_json(error),
+        changes and from_json(changes),
+    )
 
 
 async def prune_history(connections: ConnectionPools, before: datetime, limit: int) -> int:

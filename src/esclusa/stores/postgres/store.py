@@ -284,6 +284,9 @@ class PostgresStore:
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         return await maintenance.history(self._connections, ref, limit, newest)
 
+    async def histories(self, kind: Kind, ids: Sequence[str], each: int = 1000) -> list[list[Step]]:
+        return await maintenance.histories(self._connections, kind, ids, each)
+
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await maintenance.prune_history(self._connections, before, limit)
 

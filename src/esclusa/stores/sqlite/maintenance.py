@@ -33,6 +33,8 @@ from esclusa.stores.sqlite.statements import (
 )
 from esclusa.stores.sqlite.transaction import Transaction
 
+# The columns of a move.
+_STEP = "from_state, to_state, at, who, run, attempt, reason, error, changes"
 # The most faults of a damaged file that are reported.
 _MOST_FAULTS = 3
 # How often a check of the file looks at the time, in SQLite's steps.
@@ -54,7 +56,7 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
     """Return the moves of a record, oldest first; with ``newest``, the last ones."""
     if not fits(ref.id):
         return []
-    columns = "from_state, to_state, at, who, run, attempt, reason, error, changes"
+    columns = _STEP
     moves = (
         f"SELECT {columns} FROM esclusa_history WHERE table_name = ? AND record_id = ?"
         f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT ?"
@@ -62,15 +64,45 @@ def history(connection: apsw.Connection, ref: Ref, limit: int, newest: bool) -> 
     rows = fetch_json(
         connection, select_json(columns, f"({moves})"), (ref.kind.table, ref.id, limit)
     )
-    steps = [
-        Step(
-            *(frm, to, decode_time(at), who, run, attempt, reason),
-            error and decode_json(error),
-            changes and decode_json(changes),
-        )
-        for frm, to, at, who, run, attempt, reason, error, changes in rows
-    ]
+    steps = [_step(row) for row in rows]
     return steps[::-1] if newest else steps
+
+
+def histories(
+    connection: apsw.Connection, kind: Kind, ids: Sequence[str], each: int
+) -> list[list[Step]]:
+    """Return the last moves of each record, oldest first."""
+    if not ids:
+        return []
+    columns = ", ".join(f"h.{name}" for name in ("record_id", *_STEP.split(", ")))
+    first = (
+        "SELECT seq FROM esclusa_history WHERE table_name = ?1 AND record_id = value"
+        " ORDER BY seq DESC LIMIT 1 OFFSET ?3"
+    )
+    moves = (
+        f"SELECT {columns} FROM (SELECT value AS id, ({first}) AS first FROM carray(?2)) i"
+        " CROSS JOIN esclusa_history h ON h.table_name = ?1 AND h.record_id = i.id"
+        " AND h.seq >= COALESCE(i.first, 0) ORDER BY h.record_id, h.seq"
+    )
+    rows = fetch_json(
+        connection,
+        select_json(f"record_id, {_STEP}", f"({moves})"),
+        (kind.table, text_array(set(ids)), each - 1),
+    )
+    found: dict[str, list[Step]] = {}
+    for id, *row in rows:
+        found.setdefault(id, []).append(_step(row))
+    return [found.get(id, []) for id in ids]
+
+
+def _step(row: Sequence[Any]) -> Step:
+    """Decode a row of ``_STEP``."""
+    frm, to, at, who, run, attempt, reason, error, changes = row
+    return Step(
+        *(frm, to, decode_time(at), who, run, attempt, reason),
+        error and decode_json(error),
+        changes and decode_json(changes),
+    )
 
 
 def prune_history(connection: apsw.Connection, before: datetime, limit: int) -> int:

@@ -262,6 +262,9 @@ class SqliteStore:
     async def history(self, ref: Ref, limit: int = 1000, newest: bool = False) -> list[Step]:
         return await self._reader.call(lambda c: maintenance.history(c, ref, limit, newest))
 
+    async def histories(self, kind: Kind, ids: Sequence[str], each: int = 1000) -> list[list[Step]]:
+        return await self._reader.call(lambda c: maintenance.histories(c, kind, ids, each))
+
     async def prune_history(self, before: datetime, limit: int) -> int:
         return await self._writer.write(lambda c: maintenance.prune_history(c, before, limit))
 

@@ -6,6 +6,8 @@
 ``/api/lifecycles``, ``/api/records/{table}/repair``                     ``lifecycles``
 ``/api/stages``, ``/api/rates``, ``/api/leases``, ``/api/budgets``       ``stages``
 ``/api/cycles``, ``/api/runs``                                           ``cycles``
+``/api/series``                                                          ``series``
+``/api/history``, ``/api/time-in-state``                                ``history``
 ``/api/dead-letters``                                                    ``dead_letters``
 ``/api/status``, ``/api/workers``, ``/api/alerts``, ``/api/audit``       ``status``
 ``/api/actions``                                                         ``actions``
