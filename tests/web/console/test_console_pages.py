@@ -17,12 +17,15 @@ from esclusa.model.system_records import Alert, Audit, DeadLetter
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-DARK = ("map", "records", "record", "dead-letters", "budgets", "cycles", "alerts", "trace")
+DARK = (
+    *("map", "charts", "records", "record", "dead-letters", "budgets", "cycles", "alerts"),
+    "trace",
+)
 NAMES = {
     *("map", "stages", "kinds", "records", "filtered", "record", "preview", "views", "view"),
     *("dead-letters", "dead-letter-list", "dead-letter", "redrive", "cycles", "runs", "run"),
     *("budgets", "workers", "alerts", "audit", "archive", "health", "trace", "search"),
-    "not-found",
+    *("charts", "stage-charts", "times", "time-zone", "not-found"),
 }
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 """Pixels by which a page is wider than the window."""

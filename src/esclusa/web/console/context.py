@@ -30,7 +30,7 @@ from esclusa.web import problems
 from esclusa.web.api.health import Readiness, within
 from esclusa.web.auth.host import HostCaller
 from esclusa.web.auth.tokens import FailedAttempts, Token, read_only
-from esclusa.web.console import catalog, render, translate
+from esclusa.web.console import catalog, render, translate, zones
 from esclusa.web.console.cache import AnswerCache, CountCache
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.extension import ConsoleExtension
@@ -169,13 +169,14 @@ class ConsoleContext:
     # pages
 
     def prepare(self, request: Request) -> None:
-        """Set the prefix, the time and the language of the page that is made for this request."""
+        """Set the prefix, the time, the language and the zone of the page that is made now."""
         render.prefix.set(request.scope.get("root_path", ""))
         render.now.set(self.read_model.now())
         language = request.cookies.get("esclusa_language", "")
         if language not in self._catalogs:
             language = catalog.preferred(request.headers.get("accept-language", ""))
         catalog.current.set(self._catalogs[language])
+        zones.current.set(zones.of_cookies(request.cookies))
 
     def render(
         self, request: Request, template: str, http_status: int = 200, **values: Any
@@ -196,6 +197,7 @@ class ConsoleContext:
             "sessions": self.sessions.needed,
             "form_token": self.sessions.form_token(nonce or new_nonce),
             "language": catalog.current.get().language,
+            "is_utc": bool(request.cookies.get(zones.UTC_COOKIE)),
             "theme": theme if theme in THEMES else "auto",
             "now": render.now.get(),
             "store": _store_name(self.read_model.store_url),
@@ -271,14 +273,22 @@ class ConsoleContext:
         return response
 
     def set_cookie(
-        self, request: Request, response: Response, name: str, value: str, age: int | None = None
+        self,
+        request: Request,
+        response: Response,
+        name: str,
+        value: str,
+        age: int | None = None,
+        *,
+        readable: bool = False,
     ) -> None:
+        """Set a cookie of the console; ``readable``: scripts of its pages may read it."""
         response.set_cookie(
             name,
             value,
             max_age=age,
             path=request.scope.get("root_path", "") or "/",
-            httponly=True,
+            httponly=not readable,
             samesite="lax",
             secure=request.url.scheme == "https",
         )

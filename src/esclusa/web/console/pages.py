@@ -21,9 +21,11 @@ from esclusa.web.api import filters
 from esclusa.web.console import (
     actions,
     alerts,
+    chart_pages,
     dead_letters,
     page_data,
     pipeline_actions,
+    preferences,
     records,
     render,
     saved_filters,
@@ -51,8 +53,8 @@ def routers(console: ConsoleContext) -> list[APIRouter]:
     for add in (_files, _map, _views, _cycles, _system):
         add(pages, console)
     for module in (
-        *(sign_in, actions, alerts, pipeline_actions),
-        *(records, saved_filters, dead_letters),
+        *(sign_in, preferences, actions, alerts, pipeline_actions),
+        *(records, saved_filters, dead_letters, chart_pages),
     ):
         module.add_routes(pages, console)
     _not_found(last)

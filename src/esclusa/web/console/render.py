@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from esclusa.model.results import FAILED
 from esclusa.observability import redact
-from esclusa.web.console import catalog, diff
+from esclusa.web.console import catalog, diff, zones
 from esclusa.web.console.catalog import gettext
 
 FOLDER: Final = Path(__file__).parent
@@ -97,8 +97,8 @@ def ago(when: datetime) -> str:
 
 
 def full(when: datetime) -> str:
-    """Date and time in UTC."""
-    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    """Date and time in the zone of the page, which is named."""
+    return f"{zones.local(when):%Y-%m-%d %H:%M:%S} {zones.name()}"
 
 
 def when(value: Any) -> Markup:
@@ -112,13 +112,13 @@ def when(value: Any) -> Markup:
 
 
 def clock(value: Any) -> Markup:
-    """Date and time; the relative time is in its title."""
+    """Date and time in the zone of the page; its title has the zone and the relative time."""
     if value is None:
         return Markup('<span class="none">—</span>')
     value = as_time(value)
     return Markup(  # noqa: S704 - escaped
-        f'<time class="clock" datetime="{value.isoformat()}" title="{escape(ago(value))}">'
-        f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}</time>"
+        f'<time class="clock" datetime="{value.isoformat()}" title="{full(value)},'
+        f' {escape(ago(value))}">{zones.local(value):%Y-%m-%d %H:%M:%S}</time>'
     )
 
 
@@ -226,6 +226,16 @@ def spark(series: dict[str, Any]) -> Markup:
     return sparkline(good, bad, 480, 56)
 
 
+def trend(moved: Sequence[int], failed: Sequence[int]) -> Markup:
+    """The trend of a stage in a row of a table."""
+    step = -(-len(moved) // 48)
+    good, bad = (
+        [sum(values[i : i + step]) for i in range(0, len(values), step)]
+        for values in (moved, failed)
+    )
+    return sparkline(good, bad, 120, 24)
+
+
 def bar(share: float, projected: float | None = None, role: str = "") -> Markup:
     """How full something is; a line marks the projected share."""
     filled = max(0.0, min(1.0, share)) * 100
@@ -264,6 +274,8 @@ def environment(folders: tuple[tuple[str, Path], ...] = ()) -> Environment:
         "prefix": prefix.get,
         "state": state,
         "spark": spark,
+        "trend": trend,
+        "zone_name": zones.name,
         "bar": bar,
     }
     made.filters |= {

@@ -1,4 +1,4 @@
-"""Signing in and out, and the visitor's language and theme."""
+"""Signing in and out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from fastapi.responses import RedirectResponse
 
 from esclusa.web.auth.middleware import is_cross_site
 from esclusa.web.auth.tokens import find_token
-from esclusa.web.console import catalog, render
+from esclusa.web.console import render
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.context import THEMES, ConsoleContext
+from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused, local, read_form
 from esclusa.web.console.session import COOKIE, LIFETIME
-
-YEAR = 365 * 86400
 
 
 def add_routes(api: APIRouter, console: ConsoleContext) -> None:
@@ -59,13 +57,4 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
         await console.end_session(request)
         response = RedirectResponse(render.url("console", "sign-in"), 303)
         response.delete_cookie(COOKIE, path=render.prefix.get() or "/")
-        return response
-
-    @api.post("/console/preferences")
-    async def preferences(request: Request) -> Response:
-        form = await console.form(request)
-        response = RedirectResponse(render.prefix.get() + local(form.get("next", "/")), 303)
-        for name, allowed in (("language", tuple(catalog.LANGUAGES)), ("theme", THEMES)):
-            if form.get(name) in allowed:
-                console.set_cookie(request, response, f"esclusa_{name}", form.get(name), YEAR)
         return response

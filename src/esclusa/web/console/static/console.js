@@ -20,6 +20,17 @@ function duration(seconds) {
   return `${Math.round(s / 86400)} d`;
 }
 
+// Times are shown in the reader's zone. The server learns it from a cookie, unless one was chosen.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && !/(^|; )esclusa_zone=/.test(document.cookie) && navigator.cookieEnabled) {
+  const path = html.dataset.prefix || "/";
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  const value = encodeURIComponent(zone);
+  document.cookie = `esclusa_zone=${value}; path=${path}; max-age=31536000; samesite=lax${secure}`;
+  const learned = document.cookie.includes(`esclusa_zone=${value}`);
+  if (learned && html.dataset.zone !== zone && !("utc" in html.dataset)) location.reload();
+}
+
 // On a phone the menu scrolls sideways: bring the current page into view.
 const menu = $(".menu"), current = $(".menu [aria-current]");
 if (current && menu.scrollWidth > menu.clientWidth) {
