@@ -12,6 +12,7 @@ from esclusa.cli.options import reason_option
 from esclusa.cli.output import Screen, ago, moment
 from esclusa.cli.root import Group
 from esclusa.cli.session import Session
+from esclusa.cli.zones import zone_name
 from esclusa.engine.alert_rules import ALL, RULES, read_threshold, written_threshold
 from esclusa.model import duration
 
@@ -61,7 +62,7 @@ def _draw(screen: Screen, answer: dict[str, Any], now: datetime) -> None:
     if answer["mutes"]:
         screen.line()
         screen.table(
-            ["MUTED", "!SUBJECT", "UNTIL (UTC)", "BY", "+NOTE"],
+            ["MUTED", "!SUBJECT", f"UNTIL ({zone_name()})", "BY", "+NOTE"],
             (
                 (
                     mute["rule"],
