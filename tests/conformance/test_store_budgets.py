@@ -381,3 +381,23 @@ async def test_units_that_reach_the_provider_late_stay_within_the_rate(store: An
     for number, first in enumerate(kept):
         late = [first + timedelta(seconds=6), *kept[number + 1 :]]
         assert sum(2 for turn in late if turn < late[0] + timedelta(minutes=1)) <= 10
+
+
+@pytest.mark.usefixtures("clock")
+async def test_the_use_of_past_windows_is_kept(store: Any) -> None:
+    window = DAY.windows[0]
+    assert isinstance(window, Window)
+    starts = [window.start(NOON)]
+    await store.spend(DAY, 4, "a")
+    for _ in range(2):
+        await advance(store, seconds=86_400)
+        starts.append(window.reset(starts[-1]))
+    await store.spend(DAY, 2, "b")
+    await store.observe(DAY, "day", limit=8)
+    wanted = [*starts, starts[0] - timedelta(days=40)]
+    past = await store.past_usage(DAY, window, wanted)
+    assert [(each.start, each.used, each.limit, each.spenders) for each in past if each.used] == [
+        (starts[0], 4, 10, {"a": 4}),
+        (starts[2], 2, 8, {"b": 2}),
+    ]
+    assert await store.past_usage(Budget("other", window), window, starts) == []

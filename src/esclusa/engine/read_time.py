@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from esclusa.engine.read_history import HistoryReader
 from esclusa.engine.registry import SYSTEM
 from esclusa.engine.series import Over, SeriesReader, series_shape, span_of, span_total, together
+from esclusa.model.budget import Window
 from esclusa.model.errors import NotFound
 from esclusa.model.names import unknown
 from esclusa.model.stage import Stage
@@ -86,6 +89,37 @@ class TimeReader(HistoryReader):
         ]
         return whole, rows
 
+    async def budget_use(self, name: str) -> dict[str, Any]:
+        """What was used of a budget on each of the last 31 days, or in each of 12 months.
+
+        A budget with windows of a day or an hour has days, one with a window of a month months.
+        Shorter windows and rates are not kept: ``per`` is then null. Raises NotFound.
+        """
+        budget = self.registry.budget(name)
+        windows = {w.per: w for w in budget.windows if isinstance(w, Window)}
+        window = windows.get("day") or windows.get("hour") or windows.get("month")
+        if window is None:
+            return {"budget": name, "per": None, "timezone": None, "items": []}
+        now = self.now()
+        part = Window("month" if window.per == "month" else "day", window.limit, window.timezone)
+        items: dict[datetime, dict[str, Any]] = {
+            start: {"start": start, "used": 0, "limit": None, "spenders": Counter[str]()}
+            for start in starts_before(part, now, 12 if part.per == "month" else 31)
+        }
+        first = min(items)
+        starts = [s for s in starts_before(window, now, 31 * 25) if s >= first]
+        for past in await self._store.past_usage(budget, window, starts):
+            item = items[part.start(past.start)]
+            item["used"] += past.used
+            item["spenders"].update(past.spenders)
+            item["limit"] = past.limit if window.per == part.per else None
+        return {
+            "budget": name,
+            "per": part.per,
+            "timezone": window.timezone,
+            "items": [item | {"spenders": dict(item["spenders"])} for item in items.values()],
+        }
+
     def _stages_of(
         self, stage: str | None, pipeline: str | None, *, system: bool = False
     ) -> list[Stage]:
@@ -114,3 +148,11 @@ class TimeReader(HistoryReader):
             about = {"stage": (pipeline, stage.name), "pipeline": (pipeline, None)}
             groups.setdefault(about.get(by, (None, None)), []).append(stage.name)
         return groups
+
+
+def starts_before(window: Window, now: datetime, count: int) -> list[datetime]:
+    """The starts of the last windows, the present one included, oldest first."""
+    starts = [window.start(now)]
+    while len(starts) < count:
+        starts.append(window.start(starts[-1] - timedelta(seconds=1)))
+    return starts[::-1]

@@ -232,6 +232,16 @@ class WindowUse:
         )
 
 
+@value
+class PastWindow:
+    """What was used in a window that began at ``start``; ``limit`` is the one that counted."""
+
+    start: datetime
+    used: int
+    limit: int
+    spenders: dict[str, int]
+
+
 class BudgetEmpty(Refusal):
     """A handler asked for units that the budget does not have.
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
 from esclusa.model.adoption import Adopted, Unadopted
-from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.migration import MigrationStep, Progress
 from esclusa.model.query import Grouping, Page, Query, Total
@@ -347,6 +347,14 @@ class Store(Protocol):
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
         """The use of each window now, by spender."""
+
+    async def past_usage(
+        self, budget: Budget, window: Window, starts: Sequence[datetime]
+    ) -> list[PastWindow]:
+        """Those of the windows with these starts that were used and are kept, in order of time.
+
+        Windows of an hour are kept for 35 days, longer ones for more than a year.
+        """
 
     # waking
 

@@ -25,7 +25,7 @@ NAMES = {
     *("map", "stages", "kinds", "records", "filtered", "record", "preview", "views", "view"),
     *("dead-letters", "dead-letter-list", "dead-letter", "redrive", "cycles", "runs", "run"),
     *("budgets", "workers", "alerts", "audit", "archive", "health", "trace", "search"),
-    *("charts", "stage-charts", "times", "time-zone", "not-found"),
+    *("charts", "stage-charts", "times", "time-zone", "alert-rules", "not-found"),
 }
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 """Pixels by which a page is wider than the window."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from typing import Any, TypeVar
 
-from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
 from esclusa.model.budget_state import (
     OpenRate,
     OpenWindow,
@@ -140,6 +140,30 @@ class BudgetDocuments:
     async def usage(self, budget: Budget, now: datetime) -> list[WindowUse]:
         state = await self._read(budget, now)
         return [w.use(budget.name, now, state.barred) for w in state.windows]
+
+    async def past_usage(
+        self, budget: Budget, window: Window, starts: Sequence[datetime]
+    ) -> list[PastWindow]:
+        """The documents of these windows: a read for each."""
+        names = {
+            start: self._document(f"{budget.name}:{window.per}:{start.isoformat()}").name
+            for start in sorted(starts)
+        }
+        found = await self.client.get(list(names.values()), "budget")
+        past = []
+        for start, name in names.items():
+            if (stored := found.get(name)) is None:
+                continue
+            seen = decode("int", stored.fields["limit_seen"])
+            past.append(
+                PastWindow(
+                    start,
+                    stored.fields["used"].integer_value,
+                    window.limit if seen is None else seen,
+                    decode("json", stored.fields["spenders"]) or {},
+                )
+            )
+        return past
 
     async def _change(self, budget: Budget, now: datetime, change: Callable[[BudgetState], T]) -> T:
         """Read, change and write; start again if another process wrote in between.

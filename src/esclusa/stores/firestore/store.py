@@ -14,7 +14,7 @@ from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from pydantic_core import to_json
 
 from esclusa.model.adoption import Unadopted
-from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaRefused
 from esclusa.model.kind import Kind, Ref
@@ -383,6 +383,11 @@ class FirestoreStore:
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
         return await self._budgets.usage(budget, await self.now())
+
+    async def past_usage(
+        self, budget: Budget, window: Window, starts: Sequence[datetime]
+    ) -> list[PastWindow]:
+        return await self._budgets.past_usage(budget, window, starts)
 
     # Notifications
 

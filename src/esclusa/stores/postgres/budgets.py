@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from esclusa.model.budget import Budget, Denied, Granted, Rate, Window, WindowUse
+from esclusa.model.budget import (
+    Budget,
+    Denied,
+    Granted,
+    PastWindow,
+    Rate,
+    Window,
+    WindowUse,
+)
 from esclusa.model.budget_state import (
     OpenRate,
     OpenWindow,
@@ -21,6 +29,7 @@ from esclusa.model.budget_state import (
     open_windows,
     reserve,
 )
+from esclusa.stores.postgres.client import Fetch
 from esclusa.stores.postgres.codec import json_text
 from esclusa.stores.postgres.names import Installation
 
@@ -70,6 +79,9 @@ class BudgetTable:
         self._block = f"""UPDATE {table} SET until = $4
             WHERE budget = $1 AND per = $2 AND starts_at = $3"""
         self._blocked_until = f"SELECT max(until) FROM {table} WHERE budget = $1"
+        self._past = f"""SELECT starts_at, used, limit_seen, spenders FROM {table}
+            WHERE budget = $1 AND per = $2 AND starts_at = ANY($3::timestamptz[])
+            ORDER BY starts_at"""
         self._delete_old = f"""DELETE FROM {table}
             WHERE budget = $1 AND per = $2 AND starts_at < $3 AND (until IS NULL OR until < $4)"""
 
@@ -178,6 +190,16 @@ class BudgetTable:
         )
         barred = await connection.fetchval(self._blocked_until, budget.name)
         return [w.use(budget.name, moment, barred) for w in _opened(budget.windows, moment, rows)]
+
+    async def past_usage(
+        self, fetch: Fetch, budget: Budget, window: Window, starts: Sequence[datetime]
+    ) -> list[PastWindow]:
+        """Return the kept windows with these starts."""
+        rows = await fetch(self._past, budget.name, window.per, list(starts))
+        return [
+            PastWindow(start, used, window.limit if seen is None else seen, from_json(spenders))
+            for start, used, seen, spenders in rows
+        ]
 
 
 async def now(connection: Any, offset: timedelta) -> datetime:

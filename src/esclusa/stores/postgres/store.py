@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from esclusa.model.adoption import ALL, inserted, untouched
-from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import SchemaBehind, SchemaError
 from esclusa.model.kind import Kind, Ref
@@ -441,6 +441,11 @@ class PostgresStore:
         return await self._connections.transaction(
             lambda c: self._budgets.usage(c, self._offset, budget)
         )
+
+    async def past_usage(
+        self, budget: Budget, window: Window, starts: Sequence[datetime]
+    ) -> list[PastWindow]:
+        return await self._budgets.past_usage(self._connections.fetch, budget, window, starts)
 
     # waking
 

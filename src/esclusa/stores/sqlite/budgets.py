@@ -6,11 +6,12 @@ Reading and writing them in one write transaction keeps budgets from being overs
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import apsw
 
-from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
 from esclusa.model.budget_state import (
     OpenRate,
     OpenWindow,
@@ -20,12 +21,15 @@ from esclusa.model.budget_state import (
 )
 from esclusa.stores.sqlite.client import fetch_value
 from esclusa.stores.sqlite.codec import decode_time, encode_time
+from esclusa.stores.sqlite.statements import text_array
 
 # How long the rows of closed windows are kept; of longer windows, 400 days.
-_KEPT_FOR = {"second": timedelta(hours=1), "minute": timedelta(hours=6), "hour": timedelta(days=7)}
+_KEPT_FOR = {"second": timedelta(hours=1), "minute": timedelta(hours=6), "hour": timedelta(days=35)}
 
 _READ = """SELECT used, limit_seen, spenders FROM esclusa_budgets
 WHERE name = ? AND per = ? AND start = ?"""
+_PAST = """SELECT start, used, limit_seen, spenders FROM esclusa_budgets
+WHERE name = ? AND per = ? AND start IN (SELECT value FROM carray(?)) ORDER BY start"""
 _WRITE = """INSERT INTO esclusa_budgets (name, per, start, used, limit_seen, spenders)
 VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
@@ -93,6 +97,18 @@ def usage(connection: apsw.Connection, budget: Budget, now: datetime) -> list[Wi
     """Return the use of each open window."""
     barred = _blocked_until(connection, budget)
     return [w.use(budget.name, now, barred) for w in _read(connection, budget, now)]
+
+
+def past_usage(
+    connection: apsw.Connection, budget: Budget, window: Window, starts: Sequence[datetime]
+) -> list[PastWindow]:
+    """Return the kept windows with these starts."""
+    given = {encode_time(start): start for start in starts}
+    rows = connection.execute(_PAST, (budget.name, window.per, text_array(given)))
+    return [
+        PastWindow(given[start], used, window.limit if seen is None else seen, json.loads(spenders))
+        for start, used, seen, spenders in rows
+    ]
 
 
 def _read(

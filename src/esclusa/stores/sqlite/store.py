@@ -14,7 +14,7 @@ from uuid import UUID
 import apsw
 
 from esclusa.model.adoption import ALL, inserted, untouched
-from esclusa.model.budget import Budget, Denied, Granted, WindowUse
+from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
 from esclusa.model.earlier_ids import IdChange
 from esclusa.model.errors import BadRecord, SchemaBehind, SchemaRefused
 from esclusa.model.kind import Kind, Ref
@@ -403,6 +403,11 @@ class SqliteStore:
 
     async def usage(self, budget: Budget) -> list[WindowUse]:
         return await self._reader.call(lambda c: budgets.usage(c, budget, self._now()))
+
+    async def past_usage(
+        self, budget: Budget, window: Window, starts: Sequence[datetime]
+    ) -> list[PastWindow]:
+        return await self._reader.call(lambda c: budgets.past_usage(c, budget, window, starts))
 
     # waking
 

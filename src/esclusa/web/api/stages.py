@@ -158,6 +158,35 @@ async def budgets(runtime: CurrentRuntime) -> Any:
     return {"items": await runtime.read_model.budgets()}
 
 
+class PastUseOut(BaseModel):
+    """What was used in a day or a month. ``limit``: null if the budget counts shorter windows."""
+
+    start: datetime
+    used: int
+    limit: int | None
+    spenders: dict[str, int]
+
+
+class BudgetUseOut(BaseModel):
+    """The use of a budget over time; ``per`` is null if its windows are too short to be kept."""
+
+    budget: str
+    per: Literal["day", "month"] | None
+    timezone: str | None
+    items: list[PastUseOut]
+
+
+@router.get(
+    "/budgets/{name}/use", response_model=BudgetUseOut, summary="A budget's use over the month"
+)
+async def budget_use(
+    runtime: CurrentRuntime,
+    name: Annotated[str, Path(description="The budget, as listed by `GET /api/budgets`")],
+) -> Any:
+    """What was used on each of the last 31 days, or in each of 12 months, and by whom."""
+    return await runtime.read_model.budget_use(name)
+
+
 @router.post(
     "/budgets/{name}/limit",
     response_model=BudgetOut,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request, Response
 
@@ -204,3 +205,33 @@ def _rate(value: float) -> str:
 
 def _known(value: int | None) -> str:
     return "—" if value is None else catalog.number(value)
+
+
+async def budget_use(console: ConsoleContext, name: str) -> dict[str, Any] | None:
+    """The use of a budget over the month, as a chart; None if it is not kept."""
+    found = await console.cache.get(
+        f"budget use {name}", KEPT, lambda: console.read_model.budget_use(name)
+    )
+    items = found["items"]
+    if not items:
+        return None
+    zone, is_day = ZoneInfo(found["timezone"]), found["per"] == "day"
+    form = "%Y-%m-%d" if is_day else "%Y-%m"
+    names = tuple(format(item["start"].astimezone(zone), form) for item in items)
+    total = sum(item["used"] for item in items)
+    limits = [item["limit"] for item in items]
+    title = _("Used per day") if is_day else _("Used per month")
+    summary = _("{n} since {day}.", n=catalog.number(total), day=names[0])
+    layers = [Layer("bars", "good", _("used"), [item["used"] for item in items])]
+    if any(limit is not None for limit in limits):
+        layers.append(Layer("line", "before", _("limit"), limits))
+    axis = Axis(items[0]["start"], 86_400, len(items), names)
+    svg = chart(f"use-{name}", title, summary, axis, layers, lambda v: catalog.number(round(v)))
+    rows = [item | {"name": n} for n, item in zip(names, items, strict=True) if item["used"]]
+    return {
+        "budget": name,
+        "zone": found["timezone"],
+        "chart": {"id": f"use-{name}", "title": title, "summary": summary, "layers": layers}
+        | {"svg": svg},
+        "rows": rows[::-1],
+    }

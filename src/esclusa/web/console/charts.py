@@ -36,11 +36,15 @@ class Layer:
 
 @value
 class Axis:
-    """The steps of a chart: when the first begins, and how many seconds each lasts."""
+    """The steps of a chart: when the first begins, and how many seconds each lasts.
+
+    ``names``: of days and months, whose lengths differ.
+    """
 
     first: datetime
     step: int
     points: int
+    names: tuple[str, ...] = ()
 
     def at(self, place: int) -> datetime:
         """When a step begins, in the zone of the page."""
@@ -48,6 +52,8 @@ class Axis:
 
     def marks(self) -> list[tuple[int, str]]:
         """The steps that are named below the axis."""
+        if self.names:
+            return [(n, name[-5:]) for n, name in enumerate(self.names) if n % 5 == 0]
         hours = self.step * self.points / 3600
         form = "%m-%d" if hours > 24 else "%H:%M"
         parts = [self._part(self.at(place), hours) for place in range(self.points)]
@@ -68,6 +74,8 @@ class Axis:
 
     def words(self, place: int) -> str:
         """The step in words: its date and the time when it begins and ends."""
+        if self.names:
+            return self.names[place]
         begin, end = self.at(place), self.at(place + 1)
         return f"{begin:%Y-%m-%d %H:%M}–{end:%H:%M}"
 

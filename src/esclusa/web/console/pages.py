@@ -240,8 +240,17 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
 
     @api.get("/console/budgets")
     async def budgets(request: Request) -> Response:
+        found = await read_model.budgets()
         return await console.page(
-            request, "budgets.html", here="budgets", budgets=await read_model.budgets()
+            request,
+            "budgets.html",
+            here="budgets",
+            budgets=found,
+            uses=[
+                use
+                for budget in found
+                if (use := await chart_pages.budget_use(console, budget["budget"])) is not None
+            ],
         )
 
     @api.get("/console/workers")
