@@ -11,6 +11,7 @@ from esclusa.cli.options import kind_argument, where_option
 from esclusa.cli.output import Screen, moment
 from esclusa.cli.root import Command, Group
 from esclusa.cli.session import Session
+from esclusa.cli.zones import zone_name
 from esclusa.model.system_records import SavedFilter
 
 name_argument = click.argument("name", metavar="NAME")
@@ -36,7 +37,7 @@ def list_filters(session: Session, table: str | None = None) -> None:
     found = session.look(lambda runtime: runtime.read_model.saved_filters(table))
     session.show_list(
         [_shape(each) for each in found],
-        ["KIND", "!NAME", "+FILTERS", "ORDER", "+COLUMNS", "SAVED BY", "AT (UTC)"],
+        ["KIND", "!NAME", "+FILTERS", "ORDER", "+COLUMNS", "SAVED BY", f"AT ({zone_name()})"],
         (
             (
                 each.table_name,

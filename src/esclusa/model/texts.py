@@ -238,7 +238,6 @@ TEXTS: Final[Mapping[str, str]] = {
     "choose_records": "name the records of {table}: by their ids, or by a filter",
     "choose_once": "give ids or a filter, not both",
     "did_you_mean": "{refusal}. Did you mean {name}?",
-    "pipeline_not_found": "there is no pipeline {name!r}; there are: {known}",
     "no_saved_filter": "{table} has no saved filter {name!r}; it has: {known}",
     "saved_filter_name": "the name of a filter has 1 to 80 characters, not {name!r:.90}",
     "saved_filter_taken": "{table} has a saved filter {name!r} already; rename or delete it",
