@@ -91,6 +91,7 @@ async def targeting(driver: Driver, report: Report, scale: Scale) -> None:
             ours,
             "bare INSERT … SELECT, same table",
             bare,
+            0.9,
         )
     )
     report.rows.append(
