@@ -17,6 +17,7 @@ from bench import (
     growth,
     media,
     migrate,
+    peers,
     portable,
     rename,
     replies,
@@ -38,6 +39,7 @@ MEASURES |= (
     | rename.MEASURES
     | migrate.MEASURES
     | failover.MEASURES
+    | peers.MEASURES
     | portable.MEASURES
 )
 
@@ -68,6 +70,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds of each measure (default 5; quick: 3)")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="also write every number to this file"
+    )
+    parser.add_argument(
+        "--chart", type=Path, metavar="FILE", help="also draw the drains of `peers` as SVG"
     )
     options = parser.parse_args()
     unknown = set((options.only or "").split(",")) - {*MEASURES, ""}
@@ -125,6 +130,8 @@ def main() -> int:
     print(report)
     if options.json:
         report.write(options.json)
+    if options.chart and (drawn := peers.chart(report)):
+        options.chart.write_text(drawn, encoding="utf-8")
     return 1 if report.notes and not report.rows else 0
 
 

@@ -25,6 +25,7 @@ import asyncpg
 from support.postgres import PostgresServer
 
 from bench.peers_env import ROOT, python_with_peers
+from bench.services import PeerServers
 from bench.timings import Timings
 
 
@@ -41,6 +42,8 @@ class Side:
     unsettled: str | None = None
     work: str = "noop"
     sqlite: bool = False
+    # A server of its own instead of PostgreSQL: "redis" or "temporal".
+    server: str = ""
     peer: bool = True
     count: int = 30_000
     portable: bool = False
@@ -80,6 +83,9 @@ OURS_SQLITE = Side("ours, one history row", "ours", OURS.unsettled, sqlite=True,
 HELD_SQLITE = Side("ours, hold state", "ours", HELD.unsettled, "held", sqlite=True, peer=False)
 LIMIT_SQLITE = Side("bare apsw loop", "limit_sqlite", LIMIT.unsettled, sqlite=True, peer=False)
 HUEY = Side("Huey", "huey", None, sqlite=True, count=6000)
+CELERY = Side("Celery on Redis", "celery", None, server="redis", count=3000)
+DRAMATIQ = Side("Dramatiq on Redis", "dramatiq", None, server="redis", count=6000)
+TEMPORAL = Side("Temporal, its SQLite server", "temporal", None, server="temporal", count=1000)
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,7 @@ class Driver:
         self.folder = Path(tempfile.mkdtemp(prefix="esclusa-bench-"))
         self._python = {False: sys.executable}
         self._made: set[str] = set()
+        self._peer_servers = PeerServers(self.folder)
 
     def __enter__(self) -> Self:
         self.server.start()
@@ -110,6 +117,7 @@ class Driver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._peer_servers.close()
         self.server.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -117,6 +125,8 @@ class Driver:
 
     def fresh_database(self, side: Side) -> str:
         """Make a fresh copy of the contender's empty tables; return its URL or path."""
+        if side.server:
+            return self._peer_servers.fresh(side.server, self._python_of(side).parent)
         name = f"{side.module}-{'file' if side.sqlite else 'empty'}"
         if name not in self._made:
             self.server.drop_database(name)
@@ -145,8 +155,6 @@ class Driver:
     # the contender's processes
 
     def _start(self, side: Side, url: str, *role: str) -> subprocess.Popen[str]:
-        if side.peer not in self._python:
-            self._python[side.peer] = python_with_peers()
         environment = os.environ | {
             "BENCH_URL": url,
             "BENCH_TIMINGS": str(self.folder / "timings"),
@@ -156,7 +164,7 @@ class Driver:
             "PYTHONPATH": str(ROOT),
         }
         errors = (self.folder / f"{side.module}.log").open("w")
-        command = [self._python[side.peer], "-m", f"bench.contenders.{side.module}", *role]
+        command = [str(self._python_of(side)), "-m", f"bench.contenders.{side.module}", *role]
         return subprocess.Popen(
             command,
             env=environment,
@@ -165,6 +173,11 @@ class Driver:
             stderr=errors,
             text=True,
         )
+
+    def _python_of(self, side: Side) -> Path:
+        if side.peer not in self._python:
+            self._python[side.peer] = python_with_peers()
+        return Path(self._python[side.peer])
 
     def _slots(self) -> int:
         file = self.folder / "timings"
@@ -218,7 +231,7 @@ class Driver:
         url = url or self.fresh_database(side)
         timings = self.timings(count)
         filled = self.fill(side, url, count, work)
-        if not side.sqlite:
+        if not side.sqlite and not side.server:
             self.vacuum(url)
         async with self.working(side, url, work, concurrency) as process:
             await self.handled(side, process, timings, count)

@@ -243,8 +243,10 @@ MEASURES: dict[str, Measure] = {
 }
 ON_REQUEST = frozenset(
     {
+        "killed",
         "memory",
         "migrate",
+        "peers",
         "rename",
         "failover",
         "portable",
