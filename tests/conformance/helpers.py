@@ -30,6 +30,7 @@ def claim_request(stage: Stage, **options: Any) -> ClaimRequest:
         "hold": stage.hold,
         "where": stage.where,
         "order": stage.order,
+        "per": stage.key_limit,
         "limit": 100,
         "worker": "w1",
     } | options

@@ -57,6 +57,7 @@ class Note(Record, table="t_notes", key="name"):
     name: str
     url: str | None = None
     text: str | None = None
+    number: int | None = None
 
     lifecycle = Lifecycle("""
         fresh -> read | lost
@@ -168,6 +169,22 @@ def stage(name: str, kind: Kind, **options: Any) -> Stage:
 
 COLLECT = stage("collect", Post.kind, take="waiting", hold="collecting", exhausted="failed")
 WORK = stage("work", Job.kind, take="pending", hold="working", exhausted="failed")
+CALL = stage(
+    "call", Job.kind, take="pending", hold="working", exhausted="failed", per="post", at_once=2
+)
+"""At most two records of one post."""
+
+RANK = stage(
+    "rank",
+    Note.kind,
+    take="fresh",
+    exhausted="lost",
+    order=("-name",),
+    per="number",
+    at_once=1,
+)
+"""Without a hold state, by a number, in an order of its own."""
+
 READ = stage("read", Note.kind, take="fresh", exhausted="lost", where={"url": not_null})
 TYPE = stage("type", Typed.kind, take="pending", hold="working", exhausted="failed")
 HUSH = stage("hush", Quiet.kind, take="pending", hold="working", exhausted="failed")
@@ -184,4 +201,4 @@ KINDS: tuple[Kind, ...] = (
     Typed.kind,
     Traced.kind,
 )
-STAGES: tuple[Stage, ...] = (COLLECT, WORK, READ, HUSH, AGE, TYPE, TRACE)
+STAGES: tuple[Stage, ...] = (COLLECT, WORK, CALL, RANK, READ, HUSH, AGE, TYPE, TRACE)

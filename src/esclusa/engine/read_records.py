@@ -22,9 +22,22 @@ from esclusa.model.errors import NotFound, SchemaError
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.names import unknown
 from esclusa.model.plan import Plan, View
-from esclusa.model.query import Page, Total, Where, beginning, grouping, query
+from esclusa.model.query import (
+    Cond,
+    Page,
+    Query,
+    Total,
+    Where,
+    beginning,
+    grouping,
+    not_null,
+    null,
+    one_of,
+    query,
+)
 from esclusa.model.record import Record
 from esclusa.model.settlement import StateCount, Step
+from esclusa.model.stage import Stage
 from esclusa.model.state_roles import Role, roles, ways_back
 from esclusa.model.system_records import (
     CycleRecord,
@@ -242,7 +255,21 @@ class RecordReader:
             entered=(
                 await entered_at(self._store, record, now) if deadline_of(record, stages) else None
             ),
+            held={
+                stage.name: await self._held_with_key(record, stage)
+                for stage in stages
+                if stage.per
+            },
         )
+
+    async def _held_with_key(self, record: Record, stage: Stage) -> int:
+        """How many records with the same key the stage holds, as far as its limit goes."""
+        assert stage.per is not None and stage.at_once is not None  # noqa: PT018
+        value = getattr(record, stage.per)
+        same = null if value is None else Cond("eq", value)
+        tests = (("status", one_of(*stage.states)), *stage.where, (stage.per, same))
+        held = Query(stage.kind, (*tests, ("leased_by", not_null)))
+        return (await self._store.count(held, stage.at_once))[0]
 
     async def _earlier_states(self, record: Record) -> list[str]:
         """The states that earlier versions declared, if the record may be in one."""

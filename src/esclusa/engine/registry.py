@@ -49,6 +49,7 @@ class Registry:
             "order": stage.order,
             "since": self.start_of(stage),
             "abandoned_after": stage.abandoned_after,
+            "per": stage.key_limit,
         }
         return ClaimRequest(stage.kind, stage.name, stage.take, stage.hold, **(given | options))
 

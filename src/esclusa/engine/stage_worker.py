@@ -294,6 +294,9 @@ class StageWorker:
         if self._forever:
             await wait_at_most(self._options.poll, self._woken)
             return True
+        if self.stage.per is not None and self.inflight > self._settler.aside:
+            await self._progress()  # it may have held up others of its key
+            return not self._stopping
         while self.inflight > self._settler.aside and not self._stopping:
             await self._progress()
         return False
@@ -379,6 +382,8 @@ class StageWorker:
     def _released(self, count: int) -> None:
         self.inflight -= count
         self._freed.set()
+        if self.stage.per is not None:
+            self._woken.set()  # records of the same keys may be claimed now
 
     async def _wind_down(self) -> None:
         """Give back what waits, let the handlers end, and wait until everything is settled.

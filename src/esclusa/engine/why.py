@@ -65,6 +65,7 @@ def why(
     starts: Mapping[str, datetime] = {},
     locked_since: datetime | None = None,
     entered: datetime | None = None,
+    held: Mapping[str, int] = {},
 ) -> Why:
     """Name what keeps the record where it is.
 
@@ -72,7 +73,7 @@ def why(
     ``last``: the move that brought it into its state, if one did. ``earlier``: states that earlier
     versions declared. ``starts``: the times from which on stages take records. ``locked_since``:
     since when a worker of another program has it. ``entered``: when it entered a state that has a
-    deadline.
+    deadline. ``held``: by stage with a limit per key, how many records with its key are held.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
@@ -96,6 +97,7 @@ def why(
         reasons = [_locked(record, locked_since)]
     else:
         reasons = _schedule_reasons(record, stage, now, None if last is None else last.reason)
+        reasons = reasons or _key_reasons(values, stage, held.get(stage.name, 0))
     if cycle is not None:
         reasons += _cycle_reasons(cycle, cycle_records.get(cycle.name), now)
     if (pause := pauses.get(stage.name)) is not None:
@@ -195,6 +197,16 @@ def _condition(field: str, cond: Cond, value: Any) -> Text:
     wanted = ", ".join(map(str, cond.value)) if cond.op == "in" else cond.value
     shown = text("no_value") if value is None else f"{value!r:.60}"
     return text(f"why_filtered_{cond.op}", field=field, wanted=wanted, value=shown)
+
+
+def _key_reasons(values: Mapping[str, Any], stage: Stage, held: int) -> list[Reason]:
+    """Why a record that is due cannot be claimed: enough others with its key are held."""
+    if stage.at_once is None or held < stage.at_once:
+        return []
+    value = values.get(stage.per or "")
+    shown = text("no_value") if value is None else f"{value!r:.60}"
+    known = {"stage": stage.name, "field": stage.per, "value": shown, "count": stage.at_once}
+    return [Reason("key_limit", text("why_key_limit", **known))]
 
 
 def _locked(record: Record, since: datetime) -> Reason:

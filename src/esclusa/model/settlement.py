@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from esclusa.model.effects import Effect
 from esclusa.model.errors import UndeclaredMove
+from esclusa.model.key_limits import KeyLimit
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Cond, Order
 from esclusa.model.record import Record
@@ -30,6 +31,8 @@ class ClaimRequest:
     ``ids``: only these records. ``excluded``: not these.
     ``tries``: attempts are counted up to this number. A record that has had them all is claimed as
     well, with ``over`` set. The claim of an orphan counts only if it was handled alone.
+    ``per``: how many records of one key may be held at once. The keys take turns, and the records
+    of one key come in the request's order.
     """
 
     kind: Kind
@@ -49,6 +52,7 @@ class ClaimRequest:
     tries: int | None = None
     since: datetime | None = None
     abandoned_after: float | None = None
+    per: KeyLimit | None = None
 
 
 @value

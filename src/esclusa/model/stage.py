@@ -22,6 +22,7 @@ from esclusa.model.budget import Budget
 from esclusa.model.deadline import Deadline
 from esclusa.model.effects import Effect
 from esclusa.model.errors import BadQuery, DeclarationError, EsclusaError
+from esclusa.model.key_limits import KeyLimit
 from esclusa.model.kind import Kind
 from esclusa.model.outcome import OPTIONS
 from esclusa.model.query import Cond, Order, conditions, matches, orders
@@ -115,6 +116,15 @@ def takes_arguments(function: Any, count: int) -> bool:
     return True
 
 
+def _key_field(kind: Kind, given: Any) -> str:
+    field = kind.by_name.get(given) if isinstance(given, str) else None
+    if field is None:
+        raise ValueError(f"={given!r:.80} is not a field of {kind.table}")
+    if kind.types[given] not in ("text", "int") or given in kind.constants:
+        raise ValueError(f"={given!r} must be a field with a column of text or whole numbers")
+    return str(given)
+
+
 def _seconds_or_none(kind: Kind, given: Any) -> float | None:
     return None if given is None else _seconds(kind, given)
 
@@ -153,6 +163,8 @@ class Stage:
     where: tuple[tuple[str, Cond], ...] = _option((), _query(conditions))
     order: tuple[Order, ...] = _option((), _query(orders))
     since: datetime | None = _option(None, _time)
+    per: str | None = _option(None, _key_field)
+    at_once: int | None = _option(None, _whole_number(1))
     retry: Backoff = _option(Backoff(), _instance(Backoff, "Backoff(tries=5)"))
     concurrency: int = _option(16, _whole_number(1))
     processes: int | None = _option(None, _whole_number(1))
@@ -178,6 +190,13 @@ class Stage:
     resets: frozenset[str] = frozenset()
     # The deadline of its take state, if it is the stage of one.
     deadline: Deadline | None = None
+
+    @property
+    def key_limit(self) -> KeyLimit | None:
+        """How many records of one key are held at once; None: no limit."""
+        if self.per is None or self.at_once is None:
+            return None
+        return KeyLimit(self.per, self.at_once)
 
     @property
     def renewed_fields(self) -> dict[str, Any]:
@@ -320,6 +339,8 @@ def _move_faults(stage: Stage) -> list[str]:
         for name in OPTIONS
         if name in stage.kind.by_name
     ]
+    if (stage.per is None) != (stage.at_once is None):
+        faults.append("per and at_once belong together: per='customer_id', at_once=2")
     if hold is not None:
         faults += [
             f"take={t!r}, hold={hold!r}: the move {t} -> {hold} is not declared"

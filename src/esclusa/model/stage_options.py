@@ -95,6 +95,12 @@ class StageOptions(CycleOptions, total=False):
     # state, or later if it has to wait. `esclusa migrate --from-now STAGE` does the same without a
     # change of the code.
     since: str | datetime | FromSettings[str | datetime | None] | None
+    # The field by whose value records are limited and take turns: per="customer_id", at_once=2.
+    #
+    # A field of text or whole numbers, whose value stays while a record is in the stage's states.
+    per: str | None
+    # How many records with the same value of `per` are held at once, by all workers together.
+    at_once: int | FromSettings[int] | None
     # How many attempts there are, and the delays between them.
     retry: Backoff | FromSettings[Backoff] | None
     # How many handlers run at the same time in one worker.

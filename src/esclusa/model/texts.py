@@ -143,6 +143,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "why_held": "held by {worker} until {due}, attempt {attempt}",
     "why_held_of": "held by {worker} until {due}, attempt {attempt} of {tries}",
     "why_orphan": "the lease of {worker} expired at {due}; the next claim takes it over",
+    "why_key_limit": (
+        "{stage} handles {count} records whose {field} is {value}, the most at once; this one is"
+        " next when one of them is done"
+    ),
     "why_locked": (
         "another program has it since {since}; if it keeps it, the next claim after {until}"
         " takes it over"

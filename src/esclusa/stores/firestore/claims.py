@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from esclusa.model.errors import StoreConflict
+from esclusa.model.key_limits import KeyLimit
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Cond, Order, Query, at_least, at_most, matches, null
 from esclusa.model.settlement import Backlog, ClaimRequest, Leased
@@ -31,6 +32,7 @@ from esclusa.stores.firestore.foreign_locks import (
     locked_since,
 )
 from esclusa.stores.firestore.found import FoundDocument, sort_found
+from esclusa.stores.firestore.key_limits import DocumentsByKey, take
 from esclusa.stores.firestore.leases import LEFT_OUT, KeptLeases, LeaseCache
 
 # When claims look in one shard of the records instead of all of them.
@@ -38,6 +40,8 @@ from esclusa.stores.firestore.leases import LEFT_OUT, KeptLeases, LeaseCache
 # The first number is the share of candidates that a claim must have lost to other workers; the
 # second is the factor by which that share fades with each claim.
 _CONTENTION, _DECAY = 0.1, 0.9
+# How often a claim that lost its keys to other workers tries again, and the longest pause before.
+_ATTEMPTS, _PAUSE = 3, 0.1
 # Documents whose locks a backlog looks at.
 _LOOKED_AT = 300
 
@@ -53,6 +57,8 @@ class DocumentClaimer:
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
     # By table, the share of candidates that recent claims lost to other workers.
     contention: dict[str, float] = field(default_factory=dict)
+    # By stage with a limit per key, the key behind which the next claim begins.
+    turns: dict[str, Any] = field(default_factory=dict)
     # By name and time of the last write, until when a document that is locked is left out.
     locked: dict[tuple[str, int, int], float] = field(default_factory=dict)
 
@@ -61,6 +67,8 @@ class DocumentClaimer:
             return await self._claim(context.refreshed(), request)
 
     async def _claim(self, context: CallContext, request: ClaimRequest) -> list[Leased]:
+        if request.per is not None:
+            return await self._claim_in_turn(context, request, request.per)
         table, wanted = request.kind.table, max(1, request.limit)
         contention = self.contention.get(table, 0.0)
         found: list[FoundDocument] = []
@@ -72,6 +80,35 @@ class DocumentClaimer:
         lost = 1 - len(leases) / len(found) if found else 0.0
         self.contention[table] = max(lost, contention * _DECAY)
         return leases
+
+    async def _claim_in_turn(
+        self, context: CallContext, request: ClaimRequest, per: KeyLimit
+    ) -> list[Leased]:
+        """Claim what the limit per key allows. What other claims took meanwhile is left out."""
+
+        async def candidates(request: ClaimRequest, limit: int) -> list[FoundDocument]:
+            return await self._candidates(context, request, limit)
+
+        codec = context.codec_of(request.kind)
+        reader = DocumentsByKey(self.client, codec, request, per, candidates)
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(self.rng.uniform(0, _PAUSE))
+            parts = await reader.choose(self.turns.get(request.stage))
+            self.turns[request.stage] = reader.turn
+            until = context.now + timedelta(seconds=request.lease)
+            claims = [[self._hold(context, request, f, until) for f in part] for _, part in parts]
+            written = await asyncio.gather(
+                *(
+                    take(self.client, turns, {c[0].name: c[0].writes(context) for c in held})
+                    for (turns, _), held in zip(parts, claims, strict=True)
+                )
+            )
+            results = {name: result for part in written for name, result in part.items()}
+            leases = self._leased([each for held in claims for each in held], results, until)
+            if leases or not parts:
+                return leases
+        return []
 
     async def candidate_ids(self, context: CallContext, request: ClaimRequest) -> list[str]:
         """The ids of the records that a claim would take, in its order."""
@@ -96,6 +133,15 @@ class DocumentClaimer:
                     continue
                 except StoreConflict:
                     results[doc.name] = LOCKED
+        return self._leased(claims, results, until)
+
+    def _leased(
+        self,
+        claims: Sequence[tuple[DocumentState, str, bool, int]],
+        results: Mapping[str, Any],
+        until: datetime,
+    ) -> list[Leased]:
+        """The leases of the claims that were written."""
         out = []
         for doc, taken_from, over, group in claims:
             result = results.get(doc.name)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from esclusa.model.key_limits import KeyLimit
 from esclusa.model.kind import Kind
 from esclusa.model.plan import DeclaredQuery, Plan
 from esclusa.model.query import Cond, Order, Query, query
@@ -24,6 +25,7 @@ from esclusa.model.value import value
 from esclusa.stores.firestore import names, queries
 from esclusa.stores.firestore.claims import by_due_time, due_query, eager_query
 from esclusa.stores.firestore.codec import SEQ, SHARD, STEPS, Codec
+from esclusa.stores.firestore.key_limits import held_query, key_condition, next_key_query
 
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _DESCENDING = 2
@@ -170,7 +172,17 @@ def _stage_queries(stage: Stage) -> list[Query]:
         foreign = replace(request, order=by_due_time(stage.order))
         found += [due_query(foreign, _SOME_TIME), due_query(foreign, _SOME_TIME, 0)]
         found.append(eager_query(foreign))
+    if stage.key_limit is not None:
+        found += _key_queries(stage.key_limit, [due, early], request)
     return [*found, early, later]
+
+
+def _key_queries(per: KeyLimit, claims: Sequence[Query], request: ClaimRequest) -> list[Query]:
+    """The queries of claims with a limit per key."""
+    same = key_condition(per, "")
+    found = [claim.but(where=(*claim.where, same)) for claim in claims]
+    walks = [next_key_query(request, per, "", begun=begun) for begun in (False, True)]
+    return [*found, *walks, held_query(request, per, "")]
 
 
 def _kind_queries(kind: Kind) -> list[Query]:
@@ -254,7 +266,10 @@ def _scope(shape: QueryShape) -> str:
 
 def _overrides(kinds: Sequence[Kind], shapes: Sequence[QueryShape]) -> list[dict[str, Any]]:
     # found by name only
-    system = (names.HISTORY, names.BUDGETS, names.WAKES, names.SCHEMA, names.ADOPTION)
+    system = (
+        *(names.HISTORY, names.BUDGETS, names.KEY_TURNS),
+        *(names.WAKES, names.SCHEMA, names.ADOPTION),
+    )
     out: list[dict[str, Any]] = [
         {"collectionGroup": table, "fieldPath": "*", "indexes": []} for table in system
     ]

@@ -116,6 +116,7 @@ async def _refuse_others(client: FirestoreClient, collections: Sequence[str]) ->
         names.HISTORY,
         names.BUDGETS,
         names.LEASES,
+        names.KEY_TURNS,
         names.WAKES,
         names.SCHEMA,
         names.ADOPTION,

@@ -19,6 +19,7 @@ from esclusa.model.storable import fits
 HISTORY = "esclusa_history"
 BUDGETS = "esclusa_budgets"
 LEASES = "esclusa_leases"
+KEY_TURNS = "esclusa_key_turns"
 WAKES = "esclusa_wakes"
 SCHEMA = "esclusa_schema"
 ADOPTION = "esclusa_adoption"

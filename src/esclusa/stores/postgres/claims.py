@@ -5,29 +5,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from esclusa.model.errors import BadRecord
 from esclusa.model.query import Order
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import GROUP
-from esclusa.stores.postgres import leases
+from esclusa.stores.postgres.candidates import candidates
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools, error_message
 from esclusa.stores.postgres.codec import Table, literal
+from esclusa.stores.postgres.key_limits import KeyTurns
 from esclusa.stores.postgres.limits import StatementLimits
 from esclusa.stores.postgres.statements import (
     IS_LEASED,
-    NOW,
     ROW_LOCK,
     STAMP,
     STAMP_ONCE,
     Binder,
     Statement,
     WriteContext,
-    condition,
-    constant_condition,
     direction,
-    in_states,
     order_by,
     row_place,
 )
@@ -39,9 +36,13 @@ async def claim(
     request: ClaimRequest,
     offset: timedelta,
     limits: StatementLimits | None = None,
+    turns: KeyTurns | None = None,
 ) -> list[Leased]:
-    """Lease due records; BadRecord if a constraint or trigger of the table refuses it."""
-    statement, values = claim_statement(table, request, offset)
+    """Lease due records; BadRecord if a constraint or trigger of the table refuses it.
+
+    ``turns``: of the keys, if the stage limits how many records of one key are held.
+    """
+    statement, values = claim_statement(table, request, offset, turns)
     try:
         rows = await connections.claim(statement, *values, limits=limits)
     except TABLE_ERRORS as error:  # a constraint or trigger of another program's table
@@ -73,7 +74,9 @@ async def candidate_ids(
     return [row[0] for row in rows]
 
 
-def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> Statement:
+def claim_statement(
+    table: Table, request: ClaimRequest, offset: timedelta, turns: KeyTurns | None = None
+) -> Statement:
     """Select, lease and add to the history in one statement.
 
     The update finds the selected rows by their place: they are locked, so none has moved.
@@ -84,7 +87,10 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
     c = table.columns
     holder, tried = c["leased_by"].read(), c["attempts"].expr()
     binder = Binder(offset, request.worker, timedelta(seconds=request.lease), request.limit)
-    tests = candidates(table, request, binder)
+    tests, locked = candidates(table, request, binder), ""
+    if turns is not None:
+        locked, in_turn = turns.locked(table, request, binder)
+        tests.append(in_turn)
     over = "false" if request.tries is None else f"p.number > {binder.add(request.tries, 'bigint')}"
     order = request.order or (Order("due_at"),)
     keys = [f"{c[o.field].expr()} AS o{n}" for n, o in enumerate(order)]
@@ -115,7 +121,7 @@ def claim_statement(table: Table, request: ClaimRequest, offset: timedelta) -> S
     place, same_place = row_place(table)
     directions = ", ".join(f"o{n}{direction(table, o)}" for n, o in enumerate(order))
     return (
-        f"""WITH picked AS MATERIALIZED (
+        f"""WITH {locked}picked AS MATERIALIZED (
             SELECT {place}t.{table.id.ident} AS id, {table.status.read()} AS was,
                 {holder} AS holder, {tried} AS tried,
                 CASE WHEN {holder} IS NULL OR {holder} LIKE '%/1' THEN {tried} + 1
@@ -149,52 +155,6 @@ def _history_rows(table: Table, request: ClaimRequest, alias: dict[str, str], ru
     return f"""SELECT {literal(table.name)}, {alias["id"]}, was, {to}, {alias["updated_at"]},
                 $2::text, {run}, {alias["attempts"]}, {reason}
             FROM taken WHERE {changed}"""
-
-
-def candidates(
-    table: Table, request: ClaimRequest, binder: Binder, *, due: bool = True
-) -> list[str]:
-    """Return the tests for rows that a claim may take; without ``due``, whatever the time."""
-    states = request.take if request.hold is None else (*request.take, request.hold)
-    tests = [in_states(table, states)]
-    tests += [
-        constant_condition(table, name, cond)
-        if table.is_stage_condition(name, cond)
-        else condition(table, name, cond, binder)
-        for name, cond in request.where
-    ]
-    if request.ids:
-        tests.append(f"t.{table.id.ident} = ANY({binder.ids(table, request.ids)})")
-    if request.excluded:
-        tests.append(f"t.{table.id.ident} <> ALL({binder.ids(table, request.excluded)})")
-    if table.kind.attached:  # a row without an id cannot be addressed
-        tests.append(f"t.{table.id.ident} IS NOT NULL")
-    if request.since is not None:
-        tests.append(_is_since(table, request.since, binder))
-    if due:
-        tests += [_is_due(table, request, binder), leases.not_kept(table)]
-        tests += leases.not_locked_by_others(table)
-        tests += leases.abandoned(table, request)
-    return tests
-
-
-def _is_since(table: Table, since: datetime, binder: Binder) -> str:
-    """Return the test for rows due from a time on."""
-    due = table.columns["due_at"]
-    return f"{due.expr()} >= {due.write_time(binder.add(since, 'timestamptz'))}"
-
-
-def _is_due(table: Table, request: ClaimRequest, binder: Binder) -> str:
-    due, updated = table.columns["due_at"], table.columns["updated_at"]
-    if request.before is None:
-        return f"{due.expr()} <= {due.write_time(NOW)}"
-    before = binder.add(request.before, "timestamptz")
-    is_due = f"{due.expr()} <= {due.write_time(f'LEAST({NOW}, {before})')}"
-    if not request.eager:
-        return is_due
-    free = f"t.{table.columns['leased_by'].ident} IS NULL"
-    older = f"{updated.expr()} <= {updated.write_time(before)}"
-    return f"({is_due} OR ({in_states(table, request.take)} AND {free} AND {older}))"
 
 
 async def save(

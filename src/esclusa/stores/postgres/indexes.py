@@ -12,11 +12,12 @@ from esclusa.model.query import Order
 from esclusa.model.value import value
 from esclusa.stores.postgres.codec import Table, literal
 from esclusa.stores.postgres.introspection import ExistingTable
+from esclusa.stores.postgres.key_limits import key_expr
 from esclusa.stores.postgres.names import quote
 from esclusa.stores.postgres.statements import constant_condition, direction, in_states
 
 # The names that Esclusa gives: table, purpose, checksum of the definition.
-_OWN_NAME = re.compile(r".+_(id|key|state|claim|order|by)_[0-9a-f]{8}")
+_OWN_NAME = re.compile(r".+_(id|key|state|claim|order|keys|held|by)_[0-9a-f]{8}")
 
 
 @value
@@ -169,6 +170,12 @@ def wanted_indexes(table: Table, existing: ExistingTable, version: int) -> list[
         if stage.order:
             order = _terms(table, [*stage.order, Order("id")])
             found.append(Index("order", f"{order} WHERE {where}"))
+        if stage.key_limit is not None:
+            key = key_expr(table, stage.key_limit, "")
+            order = _terms(table, [*(stage.order or [Order("due_at")]), Order("id")])
+            found.append(Index("keys", f"({key}, {order[1:]} WHERE {where}"))
+            held = f"{table.columns['leased_by'].ident} IS NOT NULL"
+            found.append(Index("held", f"({key}) WHERE {where} AND {held}"))
     for names in kind.indexes:
         orders = [Order(n.lstrip("-"), n.startswith("-")) for n in names]
         if any(table.columns[order.field].instead is not None for order in orders):

@@ -72,6 +72,10 @@ class Installation:
         return self.system("leases")
 
     @property
+    def key_turns(self) -> str:
+        return self.system("key_turns")
+
+    @property
     def migrations(self) -> str:
         return self.system("migrations")
 

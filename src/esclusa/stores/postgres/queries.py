@@ -16,7 +16,7 @@ from esclusa.model.query import Grouping, Page, Query, Total, totals_in_order
 from esclusa.model.record import Record
 from esclusa.model.settlement import Backlog, ClaimRequest, StateCount
 from esclusa.stores.postgres import statements
-from esclusa.stores.postgres.claims import candidates
+from esclusa.stores.postgres.candidates import candidates
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table, literal
 from esclusa.stores.postgres.limits import LONG_LIMITS

@@ -53,6 +53,7 @@ from esclusa.stores.postgres.budgets import BudgetTable
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.isolation import SettlementIsolation
+from esclusa.stores.postgres.key_limits import KeyLimitedClaims, KeyTurns
 from esclusa.stores.postgres.limits import LONG_LIMITS, StatementLimits, part_limits
 from esclusa.stores.postgres.names import SCHEMA, Installation
 from esclusa.stores.postgres.notifications import NotificationListener
@@ -106,6 +107,7 @@ class PostgresStore:
             claim_part=partial(self._claim, limits=part_limits(self._connections.limits)),
             check_writes=partial(leases.check_writes, self._connections),
         )
+        self._key_limits = KeyLimitedClaims(self._connections)
         self.clock_offset = clock_offset
         self.url = self._connections.url
 
@@ -364,7 +366,14 @@ class PostgresStore:
         self, request: ClaimRequest, limits: StatementLimits | None = None
     ) -> list[Leased]:
         table = self._table(request.kind)
-        return await claims.claim(self._connections, table, request, self._offset, limits)
+
+        async def claim(request: ClaimRequest, turns: KeyTurns | None = None) -> list[Leased]:
+            call = claims.claim(self._connections, table, request, self._offset, limits, turns)
+            return await call
+
+        if request.per is None:
+            return await claim(request)
+        return await self._key_limits.claim(table, request, request.per, self._offset, claim)
 
     async def _candidates(self, request: ClaimRequest) -> list[str]:
         table = self._table(request.kind)

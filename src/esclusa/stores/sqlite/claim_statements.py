@@ -48,12 +48,16 @@ def claim_index(kind: Kind, states: Sequence[str], where: Conditions) -> tuple[s
 
 
 def claim_candidates(
-    request: ClaimRequest, now: str, indexes: frozenset[str], later: bool = False
+    request: ClaimRequest,
+    now: str,
+    indexes: frozenset[str],
+    later: bool = False,
+    using: str | None = None,
 ) -> Statement:
     """Return ``FROM … WHERE …`` of the rows that a claim may take now, or only ``later``.
 
-    ``indexes``: those that exist. The statement names the claim's index, because the planner would
-    rather read a whole state and sort it.
+    ``indexes``: those that exist. The statement names the index to use, by default the claim's,
+    because the planner would rather read a whole state and sort it.
     """
     kind = request.kind
     states = request.take if request.hold is None else (*request.take, request.hold)
@@ -96,8 +100,9 @@ def claim_candidates(
         values.append(encode_time(since))
     if kind.attached:  # a row without an id cannot be addressed
         tests.append(f"{quote(kind.id_column)} IS NOT NULL")
-    using = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""
-    return f"{table_of(kind)}{using}{where_clause(tests)}", values
+    name = using or name
+    by = f" INDEXED BY {quote(name)}" if name in indexes and not request.ids else ""
+    return f"{table_of(kind)}{by}{where_clause(tests)}", values
 
 
 def has_locks_of_others(kind: Kind) -> bool:

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import apsw
 
+from esclusa.model.key_limits import KeyLimit
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.settlement import ClaimRequest, Leased, Renewal
 from esclusa.model.suspects import claimed, group_of, worker_of
@@ -22,6 +24,7 @@ from esclusa.stores.sqlite.claim_statements import (
 )
 from esclusa.stores.sqlite.client import fetch_json
 from esclusa.stores.sqlite.codec import decode_time, encode_time
+from esclusa.stores.sqlite.key_limits import RowsByKey
 from esclusa.stores.sqlite.statements import (
     expr,
     json_expr,
@@ -35,9 +38,19 @@ from esclusa.stores.sqlite.statements import (
 from esclusa.stores.sqlite.transaction import INSERT_HISTORY, RowUpdates, Transaction
 
 
-def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
-    """Lease due records and return them as they are then."""
+def claim(
+    transaction: Transaction, request: ClaimRequest, turns: dict[str, Any] | None = None
+) -> list[Leased]:
+    """Lease due records and return them as they are then.
+
+    ``turns``: by stage with a limit per key, the key that was served last.
+    """
     kind = request.kind
+    if request.per is not None:
+        ids = _in_turn(transaction, request, request.per, {} if turns is None else turns)
+        if not ids:
+            return []
+        request = replace(request, ids=ids)
     rows = fetch_json(
         transaction.connection, *claim_rows(request, transaction.stamp, transaction.indexes)
     )
@@ -88,6 +101,15 @@ def claim(transaction: Transaction, request: ClaimRequest) -> list[Leased]:
     if kind.history:
         _add_history(transaction, request, steps)
     return leases
+
+
+def _in_turn(
+    transaction: Transaction, request: ClaimRequest, per: KeyLimit, turns: dict[str, Any]
+) -> tuple[str, ...]:
+    reader = RowsByKey(transaction.connection, request, per, transaction.stamp, transaction.indexes)
+    shares = reader.shares(turns.get(request.stage))
+    turns[request.stage] = reader.turn
+    return tuple(id for share in shares for id in share.ids)
 
 
 def candidate_ids(

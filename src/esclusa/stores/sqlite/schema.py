@@ -21,6 +21,7 @@ from esclusa.stores.earlier_ids import id_steps
 from esclusa.stores.sqlite import checks
 from esclusa.stores.sqlite.claim_statements import claim_index
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, literal, text_literal
+from esclusa.stores.sqlite.key_limits import key_indexes
 from esclusa.stores.sqlite.maintenance import table_columns
 from esclusa.stores.sqlite.statements import comparable, condition, expr, index, is_own_index, quote
 from esclusa.stores.sqlite.system_tables import SystemTables, mark, plan_system, refusal
@@ -98,6 +99,8 @@ def plan(
                 faults += checks.duplicates(connection, kind, columns)
         wanted = {**_create_unique(kind, unique), **dict(_indexes(kind))}
         wanted |= dict(claim_index(kind, stage.states, stage.where) for stage in own_stages)
+        for stage in own_stages:
+            wanted |= key_indexes(stage)
         beside = existing and _has_rows(connection, source)
         found.steps.extend(
             MigrationStep(f"create index {name}", sql, kind.table, foreign, bool(beside))

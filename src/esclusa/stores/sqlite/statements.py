@@ -22,7 +22,7 @@ import apsw
 from esclusa.model.cursors import not_a_cursor, open_cursor
 from esclusa.model.kind import Kind
 from esclusa.model.paths import is_path, split_path
-from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Query
+from esclusa.model.query import ARCHIVE_COLUMNS, Cond, Order, Query
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.storable import fits
 from esclusa.stores.sqlite.codec import (
@@ -248,10 +248,12 @@ def order_by(query: Query | ClaimRequest) -> str:
 
     Nulls come first in ascending order and last in descending order, which is SQLite's default.
     """
-    terms = [
-        _sort_expr(query.kind, o.field) + (" DESC" if o.descending else "") for o in query.order
-    ]
-    return ", ".join([*terms, quote(query.kind.id_column)])
+    return ", ".join([*order_terms(query.kind, query.order), quote(query.kind.id_column)])
+
+
+def order_terms(kind: Kind, order: Iterable[Order]) -> list[str]:
+    """Return the terms of an order, as an index and its queries have them."""
+    return [_sort_expr(kind, o.field) + (" DESC" if o.descending else "") for o in order]
 
 
 def _after_cursor(query: Query, after: list[Any], values: list[Any]) -> str:

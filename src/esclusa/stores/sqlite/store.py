@@ -99,6 +99,8 @@ class SqliteStore:
         self._indexes: frozenset[str] = frozenset()
         self._stage_states: defaultdict[str, set[str]] = defaultdict(set)
         self._refused_renames = defaultdict[str, RefusedRenames](RefusedRenames)
+        # By stage with a limit per key: the key whose record was claimed last.
+        self._turns: dict[str, Any] = {}
         self._listener = WakeListener()
         self.on_refused: OnRefused | None = None
         self.on_adopted: OnAdopted | None = None
@@ -351,7 +353,7 @@ class SqliteStore:
         return await self._claims.claim(request) if request.limit > 0 else []
 
     async def _claim(self, request: ClaimRequest) -> list[Leased]:
-        return await self._write(lambda t: claims.claim(t, request))
+        return await self._write(lambda t: claims.claim(t, request, self._turns))
 
     async def _candidates(self, request: ClaimRequest) -> list[str]:
         now, indexes = encode_time(self._now()), self._indexes
