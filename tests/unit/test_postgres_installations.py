@@ -90,6 +90,7 @@ async def test_tables_of_other_programs_keep_rows_and_definition(url: str, tmp_p
     """The application has tables with the names of our system records."""
     names = [kind.table.removeprefix("esclusa_") for kind in SYSTEM]
     names += ["worker_runs", "archive_exports", "history", "budgets", "leases", "migrations"]
+    names += ["key_turns"]
     for name in names:
         await sql(
             url,
