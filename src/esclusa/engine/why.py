@@ -205,8 +205,10 @@ def _key_reasons(values: Mapping[str, Any], stage: Stage, held: int) -> list[Rea
         return []
     value = values.get(stage.per or "")
     shown = text("no_value") if value is None else f"{value!r:.60}"
-    known = {"stage": stage.name, "field": stage.per, "value": shown, "count": stage.at_once}
-    return [Reason("key_limit", text("why_key_limit", **known))]
+    limited = text(
+        "why_key_limit", stage=stage.name, field=stage.per, value=shown, count=stage.at_once
+    )
+    return [Reason("key_limit", limited)]
 
 
 def _locked(record: Record, since: datetime) -> Reason:
