@@ -52,8 +52,10 @@ async def _fail_over(folder: Path) -> tuple[float, list[str]]:
         harness = KillHarness(store, url, folder)
         try:
             await harness.fill(0)
-            settings = {"LEASE_SECONDS": str(LEASE_SECONDS), "HANDLER_SECONDS": "0.02"}
-            workers = [harness.start(**settings) for _ in range(2)]
+            workers = [
+                harness.start(LEASE_SECONDS=str(LEASE_SECONDS), HANDLER_SECONDS="0.02")
+                for _ in range(2)
+            ]
             await harness.until_working(*workers)
             servers.supervise()
             stop = asyncio.Event()

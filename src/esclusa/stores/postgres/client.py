@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,6 +29,9 @@ from esclusa.stores.postgres.limits import (
     work_limits,
 )
 from esclusa.stores.postgres.names import Installation
+
+# A pool that cannot connect says so with a traceback; calls raise StoreUnavailable anyway.
+logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
 
 T = TypeVar("T")
 # Runs a statement with its values and returns the rows.
