@@ -1,6 +1,6 @@
 # Build with: docker build -t esclusa .  Choose extras with: --build-arg EXTRAS=google,parquet
 FROM python:3.11-slim AS build
-ARG EXTRAS=google
+ARG EXTRAS=google,s3,oidc,brotli,uvloop,otel,documents,tenders
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY pyproject.toml README.md requirements.lock ./

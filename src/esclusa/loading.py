@@ -9,10 +9,14 @@ import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
+from esclusa import extras
 from esclusa.model.errors import DeclarationError, EsclusaError
 from esclusa.model.names import nearest
-from esclusa.model.pipeline import App
+
+if TYPE_CHECKING:
+    from esclusa.model.pipeline import App
 
 BUILT_IN = ("replies", "tenders", "media", "documents")
 
@@ -26,6 +30,8 @@ def load_app(name: str) -> App:
 
     Raises NoPipeline.
     """
+    from esclusa.model.pipeline import App  # noqa: PLC0415 - the names alone are loaded fast
+
     where, _, attribute = name.partition(":")
     if not attribute and not where.endswith(".py"):
         if name not in BUILT_IN:
@@ -35,6 +41,8 @@ def load_app(name: str) -> App:
                 f"{name!r} is neither one of {', '.join(BUILT_IN)}, "
                 f"nor module:app, nor path/to/file.py:app{hint}"
             )
+        if (needed := extras.missing_for(name)) is not None:
+            raise NoPipeline(f"{name!r} cannot be loaded: {needed}")
         where = f"esclusa.pipelines.{name}"
     attribute = attribute or "app"
     _add_to_path(Path.cwd())  # module:app may be beside the settings file
@@ -47,8 +55,10 @@ def load_app(name: str) -> App:
             f"{name!r} is declared wrongly: {error.what}: {'; '.join(error.faults)}{_place(error)}"
         ) from error
     except Exception as error:  # a user's module may raise anything
+        needed = extras.advice_for(error)
+        hint = f"; {needed}" if needed else ""
         raise NoPipeline(
-            f"{name!r} cannot be loaded: {type(error).__name__}: {error}{_place(error)}"
+            f"{name!r} cannot be loaded: {type(error).__name__}: {error}{_place(error)}{hint}"
         ) from error
     found = getattr(module, attribute, None)
     if found is None:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from esclusa import extras
 from esclusa.artifacts.paths import plain_segment, segment
 from esclusa.model.errors import ArtifactError, SettingsError
 from esclusa.ports.artifacts import Artifacts
@@ -78,6 +79,8 @@ def _folder(path: str, public_url: str | None, durable: bool) -> Artifacts:
 
 
 def _s3(parts: SplitResult, public_url: str | None, environ: Mapping[str, str]) -> Artifacts:
+    if extras.is_missing("obstore"):
+        raise _fault(f"s3://: {extras.advice('obstore')}")
     from esclusa.artifacts.s3 import S3Artifacts  # noqa: PLC0415 - imported only if used
 
     if not parts.netloc:

@@ -13,6 +13,7 @@ import click
 from esclusa import __version__
 from esclusa.cli import zones
 from esclusa.cli.session import Session
+from esclusa.cli.summaries import SUMMARIES
 from esclusa.loading import BUILT_IN
 from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.model.names import nearest
@@ -177,12 +178,24 @@ class Root(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by group; those of pipelines come last."""
         groups = {title: names for title, (_, names) in GROUPS.items()}
-        for title, names in {**groups, "Pipelines": tuple(self._pipelines(ctx))}.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, command.get_short_help_str(90)) for name, command in found if command]
+        for title, names in {**groups, "Pipelines": self._pipeline_names(ctx)}.items():
+            rows = [(name, self._summary(ctx, name)) for name in names]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+    def _summary(self, ctx: click.Context, name: str) -> str:
+        if name in SUMMARIES:
+            return SUMMARIES[name]
+        command = self.get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(90)
+
+    def _pipeline_names(self, ctx: click.Context) -> tuple[str, ...]:
+        """The pipelines with commands. The built-in ones are known without loading them."""
+        named = _session(ctx).named_pipelines()
+        if named is not None and set(named) <= set(BUILT_IN):
+            return named or BUILT_IN
+        return tuple(self._pipelines(ctx))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

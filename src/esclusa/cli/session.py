@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
+import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
@@ -14,9 +14,9 @@ import click
 
 from esclusa.cli import zones
 from esclusa.cli.output import Screen, as_json
-from esclusa.engine.registry import Registry
 
 if TYPE_CHECKING:
+    from esclusa.engine.registry import Registry
     from esclusa.model.kind import Kind
     from esclusa.model.query import Page
     from esclusa.model.record import Record
@@ -51,6 +51,27 @@ class Session:
 
         return load(path=self.config, overrides=self.overrides, implied=implied)
 
+    def named_pipelines(self) -> tuple[str, ...] | None:
+        """The pipelines that the settings name, without loading them; None: load the settings.
+
+        For help, which must be fast. Faults are left to the loader.
+        """
+        import tomllib
+
+        given: Any = self.overrides.get("pipelines") or os.environ.get("ESCLUSA_PIPELINES")
+        if not given and "ESCLUSA_PIPELINES_FILE" in os.environ:
+            return None
+        path = self.config or os.environ.get("ESCLUSA_CONFIG") or "esclusa.toml"
+        if not given and os.path.exists(path):  # noqa: PTH110 - pathlib is slow to import
+            try:
+                with open(path, "rb") as file:  # noqa: PTH123
+                    given = tomllib.load(file).get("pipelines")
+            except (OSError, ValueError):
+                return None
+        if isinstance(given, str):
+            given = given.split(",")
+        return tuple(str(name).strip() for name in given or () if str(name).strip())
+
     @property
     def who(self) -> str:
         """The name that the history and the audit store for what this user does."""
@@ -61,16 +82,24 @@ class Session:
 
     def kind(self, table: str) -> Kind:
         """The kind of this table, without opening anything. Raises NotFound."""
-        return Registry(self.settings.plans).kind(table)
+        return self._registry.kind(table)
 
     def kinds(self) -> dict[str, Kind]:
         """Every declared kind and every system kind, by table."""
-        return Registry(self.settings.plans).kinds
+        return self._registry.kinds
+
+    @property
+    def _registry(self) -> Registry:
+        from esclusa.engine.registry import Registry
+
+        return Registry(self.settings.plans)
 
     # opening the runtime
 
     def look(self, ask: Callable[[Runtime], Awaitable[T]]) -> T:
         """Open the runtime to read or to operate. Handles no record; leaves the schema."""
+        import asyncio
+
         return asyncio.run(self._opened(ask, work=False))
 
     def look_now(self, ask: Callable[[Runtime], Awaitable[T]]) -> tuple[T, datetime]:
@@ -162,6 +191,8 @@ class Session:
 
 def run_fast(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run on uvloop where it is installed, with the garbage collector tuned for many records."""
+    import asyncio
+
     from esclusa.engine.gc_tuning import tune_gc
 
     tune_gc()

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-import brotli
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from esclusa import extras
 
 # Shorter bodies gain nothing.
 LEAST: Final = 500
@@ -33,7 +34,7 @@ def accepted_encoding(header: str) -> str | None:
             quality[name.strip()] = float(weight.strip().removeprefix("q=") or 1)
         except ValueError:
             quality[name.strip()] = 0.0
-    ranked = [(quality.get(name, quality.get("*", 0.0)), name) for name in ("br", "gzip")]
+    ranked = [(quality.get(name, quality.get("*", 0.0)), name) for name in _ENCODERS]
     best = max(ranked, key=lambda found: found[0])
     return best[1] if best[0] > 0 else None
 
@@ -108,12 +109,15 @@ def _is_known(request: Headers, etag: str) -> bool:
 
 
 def _brotli(body: bytes) -> bytes:
+    import brotli  # noqa: PLC0415 - an extra
+
     found: bytes = brotli.compress(body, quality=4)
     return found
 
 
+# The encodings, the best first. Brotli comes with the extra `brotli`.
 _ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "br": _brotli,
+    **({} if extras.is_missing("brotli") else {"br": _brotli}),
     "gzip": lambda body: gzip.compress(body, 5, mtime=0),
 }
 

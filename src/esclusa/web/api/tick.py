@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from esclusa.model.errors import SettingsError
 from esclusa.settings import Settings
 from esclusa.web.api.common import CurrentRuntime, operation_id
 from esclusa.web.api.cycles import RunOut
@@ -57,11 +55,6 @@ def oidc_verifiers(settings: Settings) -> dict[tuple[str, str], OidcVerifier]:
     """The verifier for callers of ``/tick``, by method and path; empty without an audience."""
     if not settings.tick_audience or settings.tick_service_account is None:
         return {}
-    if find_spec("jwt") is None:
-        raise SettingsError(
-            "settings",
-            ["ESCLUSA_TICK_AUDIENCE: verifying tokens needs PyJWT: pip install 'esclusa[google]'"],
-        )
     return {
         ("POST", PATH): OidcVerifier(
             settings.tick_audience,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
+from esclusa import extras
 from esclusa.http import session
-from esclusa.model.errors import EsclusaError
+from esclusa.model.errors import EsclusaError, SettingsError
 from esclusa.observability import log
 from esclusa.web.problems import problem, unauthorized
 
@@ -57,6 +58,8 @@ class OidcVerifier:
         realm: str = "esclusa",
     ) -> None:
         self._audience_setting, self._email_setting = settings
+        if extras.is_missing("jwt"):
+            raise SettingsError("settings", [f"{settings[0]}: {extras.advice('jwt')}"])
         self._audiences = {
             form
             for audience in audiences
