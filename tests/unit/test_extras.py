@@ -22,7 +22,8 @@ import sys
 from esclusa.extras import EXTRAS
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in EXTRAS:
+        package = name.partition(".")[0]
+        if package in EXTRAS and package != "opentelemetry":  # FastAPI brings its API
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hidden())
 from esclusa.app import main
