@@ -39,6 +39,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/howto/operate.md",
         "docs/howto/monitor.md",
         "docs/howto/tune.md",
+        "docs/howto/install.md",
+        "docs/howto/fastapi.md",
+        "docs/howto/sqlalchemy.md",
+        "docs/howto/django.md",
         "docs/howto/mcp.md",
     ),
     "Explanation": (
