@@ -18,7 +18,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 DARK = (
-    *("map", "charts", "records", "record", "dead-letters", "budgets", "cycles", "alerts"),
+    *(
+        "map",
+        "charts",
+        "filters",
+        "records",
+        "record",
+        "dead-letters",
+        "budgets",
+        "cycles",
+        "alerts",
+    ),
     "trace",
 )
 NAMES = {
@@ -26,6 +36,7 @@ NAMES = {
     *("dead-letters", "dead-letter-list", "dead-letter", "redrive", "cycles", "runs", "run"),
     *("budgets", "workers", "alerts", "audit", "archive", "health", "trace", "search"),
     *("charts", "stage-charts", "times", "time-zone", "alert-rules", "not-found"),
+    *("action", "actions", "columns", "filters", "keyboard", "pipeline"),
 }
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 """Pixels by which a page is wider than the window."""
