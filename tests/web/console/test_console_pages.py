@@ -18,18 +18,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 DARK = (
-    *(
-        "map",
-        "charts",
-        "filters",
-        "records",
-        "record",
-        "dead-letters",
-        "budgets",
-        "cycles",
-        "alerts",
-    ),
-    "trace",
+    *("map", "charts", "filters", "records", "record", "dead-letters", "budgets", "cycles"),
+    *("alerts", "trace", "alert-rules", "action"),
 )
 NAMES = {
     *("map", "stages", "kinds", "records", "filtered", "record", "preview", "views", "view"),
