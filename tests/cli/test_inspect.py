@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,24 @@ def test_a_wrong_export_is_a_usage_error_and_leaves_no_file(
         assert answer.code == 2, answer
         assert why in answer.err
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_series_times_and_the_event_log(greeted: RunCommand, tmp_path: Path) -> None:
+    series = greeted("rates", "--over", "day", "--compare", "--json").json["items"]
+    assert [(s["stage"], s["points"]) for s in series] == [("hello.say-hello", 96)]
+    assert series[0]["previous"]["total"]["moved"] == 0
+    steps = greeted("rates", "--stage", "hello.say-hello", "--utc")
+    assert len(steps.out.splitlines()) == 61
+    assert "FROM (UTC)" in steps.out
+    assert greeted("rates", "--stage", "hello.say-helo").code != 0
+    assert greeted("rates", "--over", "day", "--minutes", "5").code == 2
+    [times] = greeted("times", "greetings", "--json").json["items"]
+    assert times["table"] == "greetings"
+    assert greeted("times", "greetings", "--state", "nonsense").code == 2
+    ocel, table = tmp_path / "log.json", tmp_path / "log.csv"
+    assert greeted("history", "greetings", "-o", str(ocel)).code == 0
+    found = json.loads(ocel.read_text())
+    assert "greetings/grace" in {each["id"] for each in found["objects"]}
+    assert greeted("history", "greetings", "-o", str(table)).code == 0
+    assert len(table.read_text().splitlines()) == len(found["events"]) + 1
+    assert greeted("history", "greetings", "--since", "soon", "-o", str(table)).code == 2

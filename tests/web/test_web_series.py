@@ -40,3 +40,25 @@ async def test_unknown_spans_stages_and_pipelines_are_refused(shop: Client) -> N
     detail = (await shop.get("/api/series?pipeline=shep")).problem(404)["detail"]
     assert "Did you mean shop" in detail or "shop" in detail
     assert (await shop.get("/api/series?ovr=day")).status == 400
+
+
+async def test_times_in_states_the_event_log_and_the_use_of_a_budget(shop: Client) -> None:
+    await shop.add({"shop": "north", "code": "a"}, {"shop": "north", "code": "b"})
+    times = (await shop.get("/api/time-in-state/items")).json
+    assert (times["exact"], times["records"]) == (True, 2)
+    assert len(times["states"][0]["slowest"]) == 2
+    log = await shop.get("/api/history/export?kind=items")
+    assert log.headers["content-disposition"] == 'attachment; filename="history.csv"'
+    rows = log.text.splitlines()
+    assert [row.split(",")[:3] for row in rows[1:]] == [
+        ["items", "north:a", "created"],
+        ["items", "north:b", "created"],
+    ]
+    ocel = (await shop.get("/api/history/export?format=ocel&kind=items")).json
+    assert [each["id"] for each in ocel["objects"]] == ["items/north:a", "items/north:b"]
+    later = "since=2999-01-01T00:00:00"
+    assert (await shop.get(f"/api/history/export?format=ocel&{later}")).json["events"] == []
+    (await shop.get("/api/history/export?kind=itms")).problem(404)
+    (await shop.get("/api/time-in-state/itms")).problem(404)
+    use = (await shop.get("/api/budgets/supplier/use")).json
+    assert (use["per"], len(use["items"]), use["items"][-1]["used"]) == ("day", 31, 0)
