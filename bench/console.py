@@ -1,7 +1,8 @@
 """Response times of every console page over very many records: ``python -m bench.console``.
 
-Creates two kinds with ``--records`` records each (default 1,000,000), most of them finished. Each
-page is requested once after a start and then several times more. The limit is 100 ms for both.
+Creates 20 stages with two weeks of samples, and two kinds with ``--records`` records each (default
+1,000,000), most of them finished. Each page is requested once after a start and then several times
+more. The limit is 100 ms for both.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ import asyncio
 import sys
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
 import aiohttp
 import asyncpg
 from support.postgres import PostgresServer
-from web.console.world import APPS, Job, Post, fill
+from web.console.world import APPS as WORLD
+from web.console.world import Job, Post, fill
 
+from esclusa import App, Attempt, Backoff, Outcome, To
 from esclusa.app import open_runtime
+from esclusa.engine.tally import floor
+from esclusa.model.system_records import RateRecord, StageSample
 from esclusa.runtime import Runtime
 from esclusa.settings import load
 from esclusa.web.server import Service, listen
@@ -54,6 +60,47 @@ async def grow(runtime: Runtime, records: int) -> None:
     print(file=sys.stderr)
 
 
+FOREVER = Backoff(tries=None)
+many = App("many")
+for _number in range(16):
+
+    @many.stage(Post, name=f"look-{_number}", take="noreplies", retry=FOREVER, every="1h")
+    async def look(post: Post, at: Attempt) -> Outcome:
+        return To("done")
+
+
+async def remember(runtime: Runtime) -> None:
+    """Insert two weeks of samples of every stage, and the rates of the last two hours."""
+    now = runtime.engine.clock.now()
+    stages = [s.name for s in runtime.engine.all_stages if not s.name.startswith("esclusa.")]
+    histogram = [0, 0, 1, 4, 9, 20, 31, 22, 9, 4, *[0] * 8]
+    entry = {"due": 120, "oldest": 33.5, "moved": 90, "retried": 10, "seconds": 9.0}
+    for span, count in ((60, 180), (900, 200), (3600, 340)):
+        rolled = entry | {"histogram": histogram} if span > 60 else {"due": 7, "oldest": 2.0}
+        starts = [floor(now, span) - timedelta(seconds=span * n) for n in range(1, count)]
+        await runtime.store.insert(
+            [
+                StageSample(span=span, start=start, stages=dict.fromkeys(stages, rolled))
+                for start in starts
+            ]
+        )
+    for back in range(1, 121):
+        await runtime.store.insert(
+            [
+                RateRecord(
+                    stage=stage,
+                    minute=floor(now, 60) - timedelta(minutes=back),
+                    worker="bench",
+                    moved=90,
+                    retried=10,
+                    seconds=9.0,
+                    histogram=histogram,
+                )
+                for stage in stages
+            ]
+        )
+
+
 async def pages(runtime: Runtime) -> dict[str, str]:
     """The path of every page by its name in the table."""
     letter = (await runtime.read_model.dead_letters({"status": "open"}, limit=1)).items[0]
@@ -61,6 +108,15 @@ async def pages(runtime: Runtime) -> dict[str, str]:
     return {
         "map": "/",
         "stages": "/console/stages",
+        "charts, hour": "/console/charts?over=hour",
+        "charts, day": "/console/charts?over=day",
+        "charts, week": "/console/charts?over=week",
+        "charts, fortnight": "/console/charts?over=fortnight",
+        "charts of a stage": "/console/charts?over=fortnight&of=media.download",
+        "series, hour": "/api/series?over=hour&compare=true",
+        "series, day": "/api/series?over=day&compare=true",
+        "series, fortnight": "/api/series?over=fortnight",
+        "times in states": "/console/times/pending_jobs",
         "kinds": "/console/records",
         "records": jobs,
         "records in a state": f"{jobs}?status=done",
@@ -86,6 +142,9 @@ async def pages(runtime: Runtime) -> dict[str, str]:
     }
 
 
+APPS = {**WORLD, "many": many}
+
+
 async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
     """Fill the store, print the table, and return the exit code: 1 if a page is over the limit."""
     environ = {
@@ -98,6 +157,7 @@ async def measure(store: str, folder: Path, records: int, rounds: int) -> int:
     settings = load(environ=environ, apps=APPS.__getitem__)
     async with open_runtime(settings) as runtime:
         await fill(runtime)
+        await remember(runtime)
         await grow(runtime, records)
     if store.startswith("postgres"):  # Autovacuum would do this later.
         connection = await asyncpg.connect(store)

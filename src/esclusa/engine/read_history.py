@@ -98,13 +98,12 @@ class HistoryReader(RecordReader):
             whole = len(steps) < LATEST
             exact = exact and whole
             stays += stays_of(record, steps, whole=whole)
-        states = kind.lifecycle.states
-        return {
-            "table": table,
-            "records": len(records),
-            "exact": exact,
-            "states": [_state_shape(s, [x for x in stays if x.state == s], now) for s in states],
-        }
+        life = kind.lifecycle
+        shapes = [_state_shape(s, [x for x in stays if x.state == s], now) for s in life.states]
+        for shape in shapes:
+            if shape["state"] in life.terminal:  # records stay there for ever
+                shape["slowest"] = []
+        return {"table": table, "records": len(records), "exact": exact, "states": shapes}
 
     async def _sample(self, kind: Kind) -> tuple[dict[str, Record], bool]:
         """Some records of each state by id, and whether these are all."""
