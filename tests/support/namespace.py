@@ -57,7 +57,7 @@ class Namespace(Server):
             raise
 
     def cut(self) -> None:
-        """From now on no packet passes; nobody is told."""
+        """From now on no packet passes, and no error is sent."""
         _run("link", "set", self._link, "down")
 
     def heal(self) -> None:
