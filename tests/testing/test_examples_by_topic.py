@@ -114,6 +114,18 @@ async def test_shared_budget_counts_both_stages_and_gives_back() -> None:
         assert window.used == 5 + 0 + 1
 
 
+async def test_per_customer_takes_turns() -> None:
+    app, m = example("per_customer")
+    async with Harness(app) as h:
+        many = [m.Call(customer_id="big", number=n) for n in range(60)]
+        few = [m.Call(customer_id=f"small-{n}", number=1) for n in range(5)]
+        await h.insert_all([*many, *few])
+        await h.run_due()
+        order = [record.customer_id for call in h.calls for record in call.records]
+        assert len(order) == 65
+        assert {f"small-{n}" for n in range(5)} <= set(order[:30])  # not behind the big one
+
+
 def post(url: str, body: bytes, **headers: str) -> int:
     request = urllib.request.Request(url, body, headers, method="POST")
     try:
