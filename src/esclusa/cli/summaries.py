@@ -44,6 +44,8 @@ SUMMARIES: Final[dict[str, str]] = {
     "limit": "Change the limit of a budget's current window, until it resets.",
     "alert-rules": "Rules for alerts: list them, change thresholds, mute alerts.",
     "rates": "What each stage did: outcomes and handler times.",
+    "times": "How long records stay in each state: median, 95th percentile, slowest records.",
+    "history": "Export every creation and move of records as an event log for process mining.",
     "archives": "The archive of each kind and its exports.",
     "audit": "What operators did: who, what, how many records, why.",
     "migrate": "Bring the store's schema up to date, and records of renamed states.",
