@@ -22,7 +22,7 @@ from support.postgres import PostgresServer
 from web.console.world import APPS as WORLD
 from web.console.world import Job, Post, fill
 
-from esclusa import App, Attempt, Backoff, Outcome, To
+from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, To
 from esclusa.app import open_runtime
 from esclusa.engine.tally import floor
 from esclusa.model.system_records import RateRecord, StageSample
@@ -60,12 +60,18 @@ async def grow(runtime: Runtime, records: int) -> None:
     print(file=sys.stderr)
 
 
+class Parcel(Record, table="parcels"):
+    """What the stages take that only have a past."""
+
+    lifecycle = Lifecycle("new -> done")
+
+
 FOREVER = Backoff(tries=None)
 many = App("many")
 for _number in range(16):
 
-    @many.stage(Post, name=f"look-{_number}", take="noreplies", retry=FOREVER, every="1h")
-    async def look(post: Post, at: Attempt) -> Outcome:
+    @many.stage(Parcel, name=f"look-{_number}", take="new", retry=FOREVER, every="1h")
+    async def look(parcel: Parcel, at: Attempt) -> Outcome:
         return To("done")
 
 
