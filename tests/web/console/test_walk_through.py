@@ -40,10 +40,14 @@ async def test_ten_tasks_of_an_operator(own_world: World, new_page: NewPage) -> 
         text = await main.inner_text()
         assert "p99" in text
         assert "Time to drain" in text or "Not at this rate" in text
-        await page.get_by_role("link", name="1 day").click()
-        assert "minutes=1440" in page.url
+        await main.get_by_role("link", name="Charts", exact=True).click()
+        await page.wait_for_url("**/console/charts")
+        assert await main.locator("svg").count() > 0
+        assert await page.get_by_text("The numbers as a table").first.is_visible()
 
         # What happened last week?
+        await page.goto(f"{own_world.url}/console/charts?over=week")
+        assert await main.locator("svg").count() > 0
         await menu("Runs")
         await page.get_by_label("Outcome").select_option("error")
         await page.get_by_role("button", name="Filter").click()
