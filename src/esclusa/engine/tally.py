@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import add
 from typing import Any, Final
 
 from esclusa.model.kind import Ref
@@ -79,7 +80,7 @@ class Tally:
         if not self.histogram:
             self.histogram = list(other)
         elif other:
-            self.histogram = [a + b for a, b in zip(self.histogram, other, strict=True)]
+            self.histogram = list(map(add, self.histogram, other))
 
     def _grow(self, due: int, exact: bool, oldest: float) -> None:
         if self.due is None or due >= self.due:
