@@ -67,5 +67,5 @@ async def ask(address: Address, at: Attempt) -> Outcome:
         place = await locate(address.text)
     except Busy:
         # The provider counts otherwise than we do: nobody calls it for half a minute.
-        raise Throttled("the service answers 429", after=30, stage=True) from None
+        raise Throttled("the service answers 429", after=30) from None
     return To("located", place=place)

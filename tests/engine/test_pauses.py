@@ -128,7 +128,7 @@ async def test_a_throttled_stage_claims_nothing_in_any_worker(new_engine: Any, h
         if len(calls) == 1 and how == "answer":
             return Wait("10m", "the provider answered 429", stage=True)
         if len(calls) == 1:
-            raise Throttled("the provider answered 429", after=600, stage=True)
+            raise Throttled("the provider answered 429", after=600)
         return To("done")
 
     app = pipeline(work, concurrency=1, every="1h")

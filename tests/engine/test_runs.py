@@ -230,7 +230,7 @@ async def test_waiting_and_throttling_do_not_count_attempts(new_engine: Any) -> 
     async def work(item: Item, at: Any) -> Any:
         if item.name == "i0000":
             return Wait(60, "still running", note="asked")
-        raise Throttled("slow down", after=30)
+        raise Throttled("slow down", after=30, stage=False)
 
     engine = await new_engine(pipeline(work))
     await engine.records.insert(items(2))

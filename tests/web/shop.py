@@ -197,7 +197,7 @@ def routes(runtime: Runtime) -> APIRouter:
 
     @router.get("/throttled")
     async def throttled() -> None:
-        raise Throttled("the provider asks to wait", after=12.2)
+        raise Throttled("the provider asks to wait", after=12.2, stage=False)
 
     return router
 

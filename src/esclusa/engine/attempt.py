@@ -56,10 +56,12 @@ class Attempt:
         "_spent",
         "_spent_at",
         "_tools",
+        "ended_at",
         "kept",
         "lost",
         "number",
         "run",
+        "span",
         "stage",
     )
 
@@ -76,6 +78,9 @@ class Attempt:
         self.number = leases[0].record.attempts
         self.lost = False
         self.kept: tuple[KeptArtifact, ...] = ()
+        # The span around the handler, if spans are made, and when the handler ended.
+        self.span: str | None = None
+        self.ended_at = 0.0
 
     @property
     def tries(self) -> int | None:

@@ -7,6 +7,7 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -257,7 +258,9 @@ class HandlerCaller:
                     return await self._processes.call(argument, attempt)
                 if self._threads is None:
                     return await self._handler(argument, attempt)
-                answer = await self._threads.call(partial(self._handler, argument, attempt))
+                # The thread has the context of the task: spans made there are within the handler's.
+                within = copy_context().run
+                answer = await self._threads.call(partial(within, self._handler, argument, attempt))
                 # A plain function may wrap a coroutine function.
                 return await answer if inspect.isawaitable(answer) else answer
         except TimeoutError as error:

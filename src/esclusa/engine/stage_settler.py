@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeAlias
 
@@ -105,6 +107,10 @@ class StageSettler:
             return
         if settlement.error is not None:
             self._report(held, settlement)
+            if held.attempt is not None and held.attempt.span is not None:
+                # The next attempt links to it.
+                noted = {**settlement.error, "trace": held.attempt.span}
+                settlement = replace(settlement, error=noted)
         held.result = result
         self.settling += 1
         # Files belong to an answer: those of a failed attempt need not be on disk.
@@ -244,8 +250,17 @@ class StageSettler:
             lambda n: (
                 _event_fields(ended[n][0].lease, ended[n][1], run.id)
                 | _message(self._stage, ended[n][0].lease, name)
+                | _span_fields(ended[n][0])
             ),
         )
+
+
+def _span_fields(held: HeldLease) -> dict[str, Any]:
+    """The span of the handler, and how long its settlement took; nothing if no spans are made."""
+    attempt = held.attempt
+    if attempt is None or attempt.span is None:
+        return {}
+    return {"span": attempt.span, "settling": time.monotonic() - attempt.ended_at}
 
 
 def _message(stage: Stage, lease: Leased, name: ResultName) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from esclusa.engine.threads import wait_at_most
 from esclusa.model.budget import Denied
 from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
+from esclusa.model.outcome import Retry
 from esclusa.model.settlement import Leased
 from esclusa.model.stage import Stage
 from esclusa.model.strict_fields import restore_tracking
@@ -330,7 +331,10 @@ class StageWorker:
         results: Sequence[Result]
         start, cancels = time.monotonic(), me.cancelling()
         try:
-            results = handler.outcomes(await handler.call(leases, attempt), leases)
+            if self._telemetry.spans:
+                results = await self._call_in_span(leases, attempt)
+            else:
+                results = handler.outcomes(await handler.call(leases, attempt), leases)
         except BaseException as error:  # noqa: BLE001 - an error of these records alone
             result = self._caught(error, batch, me, cancels)
             results = [result] * len(batch)
@@ -344,6 +348,29 @@ class StageWorker:
         # Break a reference cycle: an error's traceback holds this frame since Python 3.13.
         del results, result
         self._freed.set()
+
+    async def _call_in_span(self, leases: list[Leased], attempt: Attempt) -> Sequence[Result]:
+        """Call the handler within a span, so that spans that it makes are the span's children.
+
+        The span is linked to that of the attempt before, which the record's last error names.
+        """
+        first = leases[0].record
+        about = {"table": first.kind.table, "record": first.id, "records": len(leases)}
+        about |= {"attempt": attempt.number, "run": self.run.id}
+        before = (first.last_error or {}).get("trace")
+        with self._telemetry.handler_span(self.stage.name, about, before) as span:
+            attempt.span = span.context or None
+            try:
+                answer = await self._handler.call(leases, attempt)
+                results = self._handler.outcomes(answer, leases)
+            except BaseException as error:
+                span.result(type(error).__name__, failed=True)
+                raise
+            finally:
+                attempt.ended_at = time.monotonic()
+            failed = any(isinstance(each, Retry | Raised) for each in results)
+            span.result(", ".join(sorted({type(each).__name__ for each in results})), failed=failed)
+            return results
 
     def _caught(
         self, error: BaseException, batch: list[HeldLease], me: asyncio.Task[None], cancels: int

@@ -197,10 +197,11 @@ class LostAssignment(HandlerFault):
 class Throttled(EsclusaError):
     """A provider asks for fewer calls.
 
-    The record waits ``after`` seconds, with ``stage`` the whole stage; the attempt is not counted.
+    The whole stage waits ``after`` seconds, in all workers; without ``stage`` only the record does.
+    The attempt is not counted.
     """
 
-    def __init__(self, message: str, *, after: float, stage: bool = False) -> None:
+    def __init__(self, message: str, *, after: float, stage: bool = True) -> None:
         self.after = after
         self.stage = stage
         super().__init__(message)

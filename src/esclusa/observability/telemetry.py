@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from esclusa.model.results import FAILED, LOG_LEVELS
 from esclusa.observability import log, redact, traces
 from esclusa.observability.metrics import Metrics
-from esclusa.ports.telemetry import Fields
+from esclusa.ports.telemetry import Fields, HandlerSpan
 
 
 class Observer:
@@ -27,6 +28,10 @@ class Observer:
         self._log = log.get(name)
         self._tracer = tracer if tracer is not None else traces.tracer()
 
+    @property
+    def spans(self) -> bool:
+        return self._tracer is not None
+
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
         self.metrics.settled(stage, result, times)
         usual = LOG_LEVELS.get(result, "info")
@@ -34,6 +39,7 @@ class Observer:
             return
         for n, seconds in enumerate(times):
             details = fields(n)
+            span, settling = details.pop("span", None), details.pop("settling", seconds)
             level = "warning" if "traceback" in details else usual
             level = "error" if "fault" in details else level
             self._log.write(
@@ -44,10 +50,11 @@ class Observer:
             if self._tracer is not None:
                 self._span(
                     f"settle {stage}",
-                    seconds,
+                    settling,
                     {"esclusa.stage": stage, "esclusa.result": result},
                     details,
                     failed=level != "info",
+                    parent=span,
                 )
 
     def claimed(self, stage: str, count: int, seconds: float) -> None:
@@ -62,6 +69,16 @@ class Observer:
             self._span(
                 f"claim {stage}", seconds, {"esclusa.stage": stage, "esclusa.count": count}, {}
             )
+
+    def handler_span(
+        self, stage: str, attributes: Mapping[str, Any], before: str | None
+    ) -> AbstractContextManager[HandlerSpan]:
+        about = {"esclusa.stage": stage} | {f"esclusa.{n}": v for n, v in attributes.items()}
+        try:
+            return traces.handler_span(self._tracer, f"handle {stage}", about, before)
+        except Exception as error:  # noqa: BLE001  # telemetry must not break the work
+            self._switch_off(error)
+            return nullcontext(NoSpan())
 
     def run_finished(
         self,
@@ -102,8 +119,9 @@ class Observer:
         fields: Mapping[str, Any],
         *,
         failed: bool = False,
+        parent: str | None = None,
     ) -> None:
-        """A span that ends now and began ``seconds`` ago."""
+        """A span that ends now and began ``seconds`` ago, within the one that ``parent`` names."""
         try:
             from opentelemetry.trace import StatusCode  # noqa: PLC0415  # loaded already
 
@@ -114,12 +132,27 @@ class Observer:
                         redact.text(value) if isinstance(value, str) else value
                     )
             assert self._tracer is not None
+            within = traces.context_of(parent)
             span = self._tracer.start_span(
-                name, start_time=end - int(seconds * 1e9), attributes=attributes
+                name,
+                context=None if within is None else traces.within(within),
+                start_time=end - int(seconds * 1e9),
+                attributes=attributes,
             )
             if failed:
                 span.set_status(StatusCode.ERROR)
             span.end(end)
         except Exception as error:  # noqa: BLE001  # telemetry must not break the work
-            self._tracer = None
-            self._log.error("tracing is switched off: a span could not be made", error=str(error))
+            self._switch_off(error)
+
+    def _switch_off(self, error: Exception) -> None:
+        self._tracer = None
+        self._log.error("tracing is switched off: a span could not be made", error=str(error))
+
+
+class NoSpan:
+    """Stands for a span that could not be made."""
+
+    context = ""
+
+    def result(self, outcome: str, *, failed: bool) -> None: ...

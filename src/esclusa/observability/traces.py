@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+_TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
@@ -59,3 +62,57 @@ def flush() -> None:
     force = getattr(api.get_tracer_provider(), "force_flush", None) if api is not None else None
     if force is not None:
         force(5000)
+
+
+class CurrentSpan:
+    """The span around a handler; see ``ports.telemetry.HandlerSpan``."""
+
+    def __init__(self, span: Any) -> None:
+        self._span = span
+        found = span.get_span_context()
+        self.context = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+
+    def result(self, outcome: str, *, failed: bool) -> None:
+        self._span.set_attribute("esclusa.outcome", outcome)
+        if failed:
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415 - loaded already
+
+            self._span.set_status(StatusCode.ERROR, outcome)
+
+
+def handler_span(
+    tracer: Any, name: str, attributes: Mapping[str, Any], before: str | None
+) -> AbstractContextManager[CurrentSpan]:
+    """Start a span, which is current within the block; link it to the one that ``before`` names."""
+    from opentelemetry.trace import Link  # noqa: PLC0415 - loaded already
+
+    linked = context_of(before)
+    links = () if linked is None else (Link(linked, {"esclusa.link": "previous attempt"}),)
+    return _current(tracer.start_span(name, attributes=dict(attributes), links=links))
+
+
+@contextmanager
+def _current(span: Any) -> Iterator[CurrentSpan]:
+    from opentelemetry.trace import use_span  # noqa: PLC0415 - loaded already
+
+    # Messages of exceptions may have secrets, so they are not noted.
+    with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        yield CurrentSpan(span)
+
+
+def context_of(traceparent: str | None) -> Any | None:
+    """The span that a ``traceparent`` names, or None if it names none."""
+    match = _TRACEPARENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
+    if match is None:
+        return None
+    from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415 - loaded already
+
+    trace, span, flags = (int(part, 16) for part in match.groups())
+    return SpanContext(trace, span, is_remote=True, trace_flags=TraceFlags(flags))
+
+
+def within(context: Any) -> Any:
+    """The context of a span's children."""
+    from opentelemetry.trace import NonRecordingSpan, set_span_in_context  # noqa: PLC0415
+
+    return set_span_in_context(NonRecordingSpan(context))

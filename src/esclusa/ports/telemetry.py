@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 Fields: TypeAlias = Callable[[int], dict[str, Any]]
+
+
+class HandlerSpan(Protocol):
+    """The span around one call of a handler, which is current while the handler runs.
+
+    ``context`` names it, as in a ``traceparent`` header. Spans that the handler makes are within.
+    """
+
+    context: str
+
+    def result(self, outcome: str, *, failed: bool) -> None:
+        """Note what the handler answered."""
 
 
 class Telemetry(Protocol):
@@ -13,6 +26,10 @@ class Telemetry(Protocol):
 
     ``observability.telemetry.Observer`` implements it; ``Silent`` is for libraries and tests.
     """
+
+    @property
+    def spans(self) -> bool:
+        """Whether spans are made."""
 
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
         """Attempts had the same result; ``times`` has the seconds of each.
@@ -22,6 +39,14 @@ class Telemetry(Protocol):
         """
 
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
+
+    def handler_span(
+        self, stage: str, attributes: Mapping[str, Any], before: str | None
+    ) -> AbstractContextManager[HandlerSpan]:
+        """A span for one call of a handler; only called if ``spans`` are made.
+
+        ``before``: the context of the attempt before, to which the span is linked.
+        """
 
     def run_finished(
         self,
@@ -39,8 +64,15 @@ class Telemetry(Protocol):
 class Silent:
     """Telemetry that ignores everything."""
 
+    spans = False
+
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None: ...
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
+    def handler_span(
+        self, stage: str, attributes: Mapping[str, Any], before: str | None
+    ) -> AbstractContextManager[HandlerSpan]:
+        raise NotImplementedError
+
     def run_finished(
         self,
         cycle: str,

@@ -150,7 +150,7 @@ async def download(picture: Picture, at: Attempt) -> Outcome:
     if picture.imagen_url == "slow":
         raise TimeoutError("no answer within 30 s")
     if picture.imagen_url == "busy":
-        raise Throttled("asked to slow down", after=60)
+        raise Throttled("asked to slow down", after=60, stage=False)
     return To("success")
 
 

@@ -75,7 +75,8 @@ class GraphApi:
             why = f"the Graph API answered {answer.status}: {error.get('message', '')}"[:300]
             if error.get("code") in _LATER or answer.status in (429, 500, 502, 503, 504):
                 after = retry_after(answer.headers, datetime.now(UTC).timestamp())
-                raise Throttled(why, after=_LATER_SECONDS if after is None else after)
+                later = _LATER_SECONDS if after is None else after
+                raise Throttled(why, after=later, stage=False)  # links that work are downloaded
             raise GraphError(why)
 
 

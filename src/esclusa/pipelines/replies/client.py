@@ -223,6 +223,7 @@ class InformationTracerClient:
                         f"the provider asks to slow down ({path})",
                         after=retry_after(response.headers, time.time())
                         or self._settings.recheck_seconds,
+                        stage=False,  # one job's error never stops the others
                     )
         except TimeoutError:
             raise TransientError(
