@@ -248,3 +248,47 @@ def test_an_operation_needs_a_reason_and_leaves_an_audit_row(tmp_path: Path) -> 
     [row] = [row for row in esclusa.json("audit")["items"] if row["verb"] == "retry"]
     assert row["reason"] == "she is back"
     assert row["who"].startswith("mcp")
+
+
+SECRETS = """
+from esclusa import App, Attempt, Backoff, Failure, Lifecycle, Outcome, Record, RunContext
+
+class Call(Record, table="calls", key="name"):
+    name: str
+    api_token: str = "hidden-1"
+    lifecycle = Lifecycle("new -> busy -> done | bad | new\\nbad -> new")
+
+app = App("calls")
+
+@app.stage(Call, take="new", hold="busy", exhausted="bad", retry=Backoff(tries=1))
+async def call(each: Call, at: Attempt) -> Outcome:
+    raise Failure("GET https://provider.example/x?api_key=hidden-2 answered 500", type="http_error")
+
+@app.cycle()
+async def fill(run: RunContext) -> None:
+    await run.records.insert([Call(name="one")])
+"""
+
+
+def test_no_tool_shows_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "calls.py").write_text(SECRETS)
+    esclusa = Esclusa(tmp_path, ESCLUSA_PIPELINES="calls.py:app", ESCLUSA_LOG_LEVEL="error")
+    assert esclusa.call("run", "calls.fill").returncode == 0
+    assert esclusa.call("run", "calls.call").returncode == 5
+    one = {"kind": "calls", "id": "one"}
+    with Client(esclusa) as client:
+        answers = [
+            client.tool("record", **one),
+            client.tool("why", **one),
+            client.tool("history", **one),
+            client.tool("records", kind="calls"),
+            client.tool("dead_letters"),
+            client.tool("dead_letters", grouped=True),
+            client.tool("search", text="one"),
+            client.tool("status"),
+            client.tool("runs"),
+            client.tool("alerts"),
+        ]
+    text = json.dumps(answers)
+    assert "provider.example" in text
+    assert "hidden-" not in text

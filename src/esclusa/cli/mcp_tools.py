@@ -128,7 +128,7 @@ class McpTools:
     # reading
 
     async def _status(self) -> dict[str, Any]:
-        return await self._read.status()
+        return redact.fields(await self._read.status())
 
     async def _kinds(self) -> dict[str, Any]:
         return {"items": await self._read.kinds()}
@@ -157,7 +157,7 @@ class McpTools:
         }
 
     async def _why(self, kind: str, id: str) -> dict[str, Any]:
-        return (await self._read.why(kind, id)).answer()
+        return redact.fields((await self._read.why(kind, id)).answer())
 
     async def _history(self, kind: str, id: str, limit: int = 50) -> dict[str, Any]:
         steps = await self._read.history(kind, id, limit)
