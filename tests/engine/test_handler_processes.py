@@ -11,6 +11,7 @@ from support.process_handlers import Sum, add, app
 
 from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, To
 from esclusa.model.errors import DeclarationError
+from esclusa.observability.telemetry import Observer
 
 
 async def run(new_engine: Any, *names: str, **fields: Any) -> dict[str, Sum]:
@@ -32,6 +33,16 @@ async def test_handlers_run_in_processes_of_their_own(new_engine: Any) -> None:
     assert os.getpid() not in pids
     assert 1 <= len(pids) <= 2
     assert found["asks"].seen == 1
+
+
+async def test_a_handler_counts_in_the_metrics_of_its_worker(new_engine: Any) -> None:
+    telemetry = Observer()
+    engine = await new_engine(app, telemetry=telemetry)
+    await engine.artifacts.put("sums/other.txt", b"other")
+    await engine.records.insert([Sum(name="asks")])
+    await engine.run_cycle("sums.add")
+    page = telemetry.metrics.render()[0].decode()
+    assert 'esclusa_sums_sums_total{size="small"} 2.0' in page
 
 
 async def test_errors_count_as_in_the_worker(new_engine: Any) -> None:

@@ -49,6 +49,7 @@ def add(each: Sum, at: Any) -> Outcome:
         case "asks":
             at.wait(at.save(seen=at.number))
             at.log("saved", upto=each.upto)
+            at.count("sums", 2, size="small")
             at.wait(at.keep("sums/asks.txt", b"kept"))
             assert at.wait(at.artifacts.get("sums/other.txt")) == b"other"
         case "assigns":

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import parser
 
 from esclusa.observability import log, traces
-from esclusa.observability.metrics import BUCKETS, Metrics
+from esclusa.observability.metrics import BUCKETS, MOST_LABELS, Metrics
 from esclusa.observability.telemetry import Observer
 from esclusa.ports.telemetry import Telemetry
 
@@ -246,3 +246,33 @@ async def test_spans_go_where_the_otel_settings_say() -> None:
     assert await process.wait() == 0
     await runner.cleanup()
     assert paths == ["/v1/traces"]
+
+
+def test_metrics_of_handlers() -> None:
+    metrics = Metrics()
+    assert metrics.count_own("shop", "pages", 2, {"kind": "scan"}) is None
+    assert metrics.count_own("shop", "pages", 3, {"kind": "scan"}) is None
+    assert metrics.observe_own("shop", "bank_seconds", 0.3, {}) is None
+    page = metrics.render()[0].decode()
+    assert 'esclusa_shop_pages_total{kind="scan"} 5.0' in page
+    assert "esclusa_shop_bank_seconds_count 1.0" in page
+    wrong = metrics.count_own("shop", "pages", 1, {"size": "a4"})
+    assert wrong == "metric esclusa_shop_pages is a counter with the labels ['kind']"
+    assert "is a histogram" in (metrics.count_own("shop", "bank_seconds", 1, {}) or "")
+
+
+def test_label_values_of_handlers_are_bounded() -> None:
+    metrics = Metrics()
+    for number in range(MOST_LABELS + 50):
+        metrics.count_own("shop", "orders", 1, {"customer": number})
+    page = metrics.render()[0].decode()
+    assert page.count("esclusa_shop_orders_total{") == MOST_LABELS + 1
+    assert 'esclusa_shop_orders_total{customer="other"} 50.0' in page
+
+
+def test_a_wrong_call_of_a_metric_is_logged_once(lines: io.StringIO) -> None:
+    observer = Observer(tracer=None)
+    observer.counted("shop", "pages", 1, {})
+    for _ in range(3):
+        observer.counted("shop", "pages", 1, {"kind": "scan"})
+    assert lines.getvalue().count("is a counter with the labels") == 1

@@ -1,4 +1,7 @@
-"""The generated tables of docs/reference.md: settings and commands. A test keeps them current."""
+"""The generated tables of docs/reference.md: settings, metrics, commands.
+
+A test keeps them current.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ def replaced(page: str, made: str) -> str:
 
 
 def tables() -> str:
-    """The generated part: settings, then commands."""
-    return "\n".join([*_settings(), *_commands()])
+    """The generated part: settings, metrics, commands."""
+    return "\n".join([*_settings(), *_metrics(), *_commands()])
 
 
 def _settings() -> Iterator[str]:
@@ -84,6 +87,23 @@ def _default(opt: Option) -> str:
     if opt.default in (None, ()):
         return "none"
     return f"`{str(opt.default).lower() if isinstance(opt.default, bool) else opt.default}`"
+
+
+def _metrics() -> Iterator[str]:
+    from esclusa.observability.metrics import METRICS
+
+    yield "## Metrics\n"
+    suffix = {"counter": "_total", "gauge": "", "histogram": "_bucket"}
+    rows = (
+        [
+            f"`{each.name}{suffix[each.form]}`",
+            each.form,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.about,
+        ]
+        for each in METRICS
+    )
+    yield from _table(["metric", "type", "labels", "meaning"], rows)
 
 
 def _commands() -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Coroutine, Mapping
 from datetime import datetime, timedelta
@@ -25,6 +26,18 @@ T = TypeVar("T")
 # Seconds for which ``save`` is tried again, and between two tries, growing.
 SAVE_SECONDS = 30.0
 SAVE_PAUSE, SAVE_PAUSE_MOST = 0.25, 2.0
+
+
+# Names of a pipeline's own metrics and of their labels.
+_METRIC_NAME = re.compile("[a-z][a-z0-9_]{0,79}")
+
+
+def checked_name(name: str, labels: Mapping[str, object]) -> str:
+    """The name of a metric. Raises TypeError if it or a label cannot be one in Prometheus."""
+    for each in (name, *labels):
+        if not _METRIC_NAME.fullmatch(each):
+            raise TypeError(f"{each!r} cannot name a metric or a label: use a-z, 0-9 and _")
+    return name
 
 
 class LeaseLost(EsclusaError):
@@ -126,6 +139,25 @@ class Attempt:
             **subject,
             **fields,
         )
+
+    def count(self, name: str, amount: float = 1, **labels: object) -> None:
+        """Add to a counter of the pipeline in ``/metrics``: ``at.count("pages", 12, kind="scan")``.
+
+        Its name there is ``esclusa_{pipeline}_{name}_total``. At most 100 combinations of label
+        values are kept apart; further ones count as ``other``.
+        """
+        if amount < 0:
+            raise TypeError(f"at.count({name!r}): a counter cannot be lowered by {amount}")
+        self.run.tools.telemetry.counted(self._pipeline, checked_name(name, labels), amount, labels)
+
+    def observe(self, name: str, seconds: float, **labels: object) -> None:
+        """Add a time to a histogram of the pipeline: ``at.observe("bank_seconds", 0.4)``."""
+        checked = checked_name(name, labels)
+        self.run.tools.telemetry.observed(self._pipeline, checked, seconds, labels)
+
+    @property
+    def _pipeline(self) -> str:
+        return self.stage.name.partition(".")[0]
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
         """Call an async method from a plain function: ``at.wait(at.save(seen=3))``.

@@ -22,7 +22,9 @@ from esclusa.model.strict_fields import assigned
 from esclusa.model.value import value
 
 # What the worker does for the handler: methods of `Attempt`, and of its `artifacts`.
-ATTEMPT_METHODS = frozenset({"save", "keep", "entered_at", "caught_up", "spend", "refund", "log"})
+ATTEMPT_METHODS = frozenset(
+    {"save", "keep", "entered_at", "caught_up", "spend", "refund", "log", "count", "observe"}
+)
 ARTIFACT_METHODS = frozenset({"put", "get", "info", "delete", "public_url"})
 # Members of `Attempt` that cannot leave the worker's process.
 ABSENT = ("records", "context", "run", "stage", "kept", "lost")
@@ -102,9 +104,9 @@ class ProcessAttempt:
     """The attempt in a handler that runs in a process of its own.
 
     It has ``number``, ``tries``, ``now`` (of the begin), ``settings``, ``artifacts`` and the
-    methods ``log``, ``save``, ``keep``, ``spend``, ``refund``, ``entered_at`` and ``caught_up``;
-    those that are asynchronous are called with ``at.wait``. The store's records and the pipeline's
-    lifespan stay in the worker.
+    methods ``log``, ``count``, ``observe``, ``save``, ``keep``, ``spend``, ``refund``,
+    ``entered_at`` and ``caught_up``; those that are asynchronous are called with ``at.wait``. The
+    store's records and the pipeline's lifespan stay in the worker.
     """
 
     def __init__(self, data: AttemptData, send: Callable[[Asked], Any]) -> None:
@@ -123,6 +125,14 @@ class ProcessAttempt:
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a structured log line that names the record and the attempt."""
         self._send(Asked("log", (message,), {"level": level, **fields}))
+
+    def count(self, name: str, amount: float = 1, **labels: object) -> None:
+        """Add to a counter of the pipeline."""
+        self._send(Asked("count", (name, amount), labels))
+
+    def observe(self, name: str, seconds: float, **labels: object) -> None:
+        """Add a time to a histogram of the pipeline."""
+        self._send(Asked("observe", (name, seconds), labels))
 
     def __getattr__(self, name: str) -> Any:
         if name in ABSENT or name not in ATTEMPT_METHODS:

@@ -6,9 +6,10 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final, Literal
 
 from esclusa.model.gauge import Gauge
+from esclusa.model.value import value
 
 _MILLISECONDS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 # Upper bounds in seconds, for fast moves and for handlers that wait for a slow service.
@@ -32,6 +33,60 @@ class _Times:
         return list(zip([*map(str, BUCKETS), "+Inf"], accumulate(self.counts), strict=True))
 
 
+@value
+class Metric:
+    """A metric of the engine. The name of a counter gets ``_total``."""
+
+    name: str
+    form: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    about: str
+
+
+METRICS: Final = (
+    Metric("esclusa_settled", "counter", ("stage", "result"), "Attempts that ended, by result."),
+    Metric("esclusa_handle_seconds", "histogram", ("stage",), "Time of one call of the handler."),
+    Metric("esclusa_claimed", "counter", ("stage",), "Records claimed."),
+    Metric("esclusa_claim_seconds", "histogram", (), "Time of one claim in the store."),
+    Metric("esclusa_runs", "counter", ("cycle", "outcome"), "Runs of cycles, by outcome."),
+    Metric("esclusa_run_seconds", "histogram", ("cycle",), "Time of one run."),
+    Metric("esclusa_due", "gauge", ("stage",), "Records that a stage can claim now."),
+    Metric(
+        "esclusa_oldest_due_seconds",
+        "gauge",
+        ("stage",),
+        "For how long the oldest due record has been due.",
+    ),
+    Metric(
+        "esclusa_budget_used", "gauge", ("budget", "window"), "Units spent in the current window."
+    ),
+    Metric(
+        "esclusa_budget_limit",
+        "gauge",
+        ("budget", "window"),
+        "Units that may be spent in the current window.",
+    ),
+    Metric("esclusa_worker_inflight", "gauge", ("stage",), "Records that this worker holds."),
+)
+
+# The most combinations of label values of a pipeline's own metric; others count as `other`.
+MOST_LABELS = 100
+
+
+class _OwnMetric:
+    """A counter or a histogram that handlers fill. Its first call fixes its labels."""
+
+    def __init__(self, form: type[float] | type[_Times], labels: Iterable[str]) -> None:
+        self.form = form
+        self.labels = tuple(sorted(labels))
+        self.values: dict[tuple[str, ...], Any] = {}
+
+    def key(self, labels: Mapping[str, object]) -> tuple[str, ...]:
+        key = tuple(str(labels[name])[:100] for name in self.labels)
+        full = len(self.values) >= MOST_LABELS and key not in self.values
+        return ("other",) * len(key) if full else key
+
+
 class Metrics:
     """The metrics of this process. Methods may be called from any thread."""
 
@@ -49,6 +104,7 @@ class Metrics:
         self._limit: dict[tuple[str, str], float] = {}
         self._inflight: dict[str, float] = {}
         self._own: dict[str, tuple[Gauge, ...]] = {}
+        self._filled: dict[str, _OwnMetric] = {}
         self._registry: Any = None
 
     def settled(self, stage: str, result: str, times: Sequence[float]) -> None:
@@ -90,6 +146,39 @@ class Metrics:
         with self._lock:
             self._own[pipeline] = tuple(gauges)
 
+    def count_own(
+        self, pipeline: str, name: str, amount: float, labels: Mapping[str, object]
+    ) -> str | None:
+        """Add to a counter of a pipeline's own; return what is wrong with the call, or None."""
+        return self._fill(pipeline, name, float, amount, labels)
+
+    def observe_own(
+        self, pipeline: str, name: str, seconds: float, labels: Mapping[str, object]
+    ) -> str | None:
+        """Add a time to a histogram of a pipeline's own; return what is wrong with the call."""
+        return self._fill(pipeline, name, _Times, seconds, labels)
+
+    def _fill(
+        self,
+        pipeline: str,
+        name: str,
+        form: type[float] | type[_Times],
+        amount: float,
+        labels: Mapping[str, object],
+    ) -> str | None:
+        full = f"esclusa_{pipeline.replace('-', '_')}_{name}"
+        with self._lock:
+            metric = self._filled.setdefault(full, _OwnMetric(form, labels))
+            if metric.form is not form or metric.labels != tuple(sorted(labels)):
+                kind = "a counter" if metric.form is float else "a histogram"
+                return f"metric {full} is {kind} with the labels {list(metric.labels)}"
+            key = metric.key(labels)
+            if form is _Times:
+                metric.values.setdefault(key, _Times()).add(amount)
+            else:
+                metric.values[key] = metric.values.get(key, 0.0) + amount
+        return None
+
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """The page for a scrape and its content type; ``accept`` is the request's header."""
         from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415
@@ -107,80 +196,54 @@ class Metrics:
         """All metrics as the client library expects them, from one moment."""
         from prometheus_client import core  # noqa: PLC0415
 
-        counter, gauge = core.CounterMetricFamily, core.GaugeMetricFamily
-        times = core.HistogramMetricFamily
+        forms = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "histogram": core.HistogramMetricFamily,
+        }
         with self._lock:
             return [
-                _filled(
-                    counter,
-                    "esclusa_settled",
-                    "Attempts that ended, by result.",
-                    ["stage", "result"],
-                    self._settled,
-                ),
-                _filled(
-                    times,
-                    "esclusa_handle_seconds",
-                    "Time of one call of the handler.",
-                    ["stage"],
-                    self._handle,
-                ),
-                _filled(counter, "esclusa_claimed", "Records claimed.", ["stage"], self._claimed),
-                _filled(
-                    times,
-                    "esclusa_claim_seconds",
-                    "Time of one claim in the store.",
-                    [],
-                    {(): self._claim},
-                ),
-                _filled(
-                    counter,
-                    "esclusa_runs",
-                    "Runs of cycles, by outcome.",
-                    ["cycle", "outcome"],
-                    self._runs,
-                ),
-                _filled(times, "esclusa_run_seconds", "Time of one run.", ["cycle"], self._run),
-                _filled(
-                    gauge,
-                    "esclusa_due",
-                    "Records that a stage can claim now.",
-                    ["stage"],
-                    self._due,
-                ),
-                _filled(
-                    gauge,
-                    "esclusa_oldest_due_seconds",
-                    "For how long the oldest due record has been due.",
-                    ["stage"],
-                    self._oldest,
-                ),
-                _filled(
-                    gauge,
-                    "esclusa_budget_used",
-                    "Units spent in the current window.",
-                    ["budget", "window"],
-                    self._used,
-                ),
-                _filled(
-                    gauge,
-                    "esclusa_budget_limit",
-                    "Units that may be spent in the current window.",
-                    ["budget", "window"],
-                    self._limit,
-                ),
-                _filled(
-                    gauge,
-                    "esclusa_worker_inflight",
-                    "Records that this worker holds.",
-                    ["stage"],
-                    self._inflight,
+                *(
+                    _filled(forms[each.form], each.name, each.about, list(each.labels), values)
+                    for each, values in zip(METRICS, self._values(), strict=True)
                 ),
                 *(
-                    _filled(gauge, name, found[0].about, list(found[0].labels), _by_labels(found))
+                    _filled(
+                        forms["counter" if metric.form is float else "histogram"],
+                        name,
+                        "Of the pipeline's own.",
+                        list(metric.labels),
+                        metric.values,
+                    )
+                    for name, metric in self._filled.items()
+                ),
+                *(
+                    _filled(
+                        forms["gauge"],
+                        name,
+                        found[0].about,
+                        list(found[0].labels),
+                        _by_labels(found),
+                    )
                     for name, found in self._own_by_name().items()
                 ),
             ]
+
+    def _values(self) -> tuple[Mapping[Any, float | _Times], ...]:
+        """The values of each of ``METRICS``, by their labels."""
+        return (
+            self._settled,
+            self._handle,
+            self._claimed,
+            {(): self._claim},
+            self._runs,
+            self._run,
+            self._due,
+            self._oldest,
+            self._used,
+            self._limit,
+            self._inflight,
+        )
 
     def _own_by_name(self) -> dict[str, list[Gauge]]:
         named: dict[str, list[Gauge]] = {}
@@ -199,10 +262,10 @@ def _filled(
     form: Any, name: str, about: str, labels: list[str], values: Mapping[Any, float | _Times]
 ) -> Any:
     metric = form(name, about, labels=labels)
-    for key, value in values.items():
+    for key, found in values.items():
         names = [key] if isinstance(key, str) else list(key)
-        if isinstance(value, _Times):
-            metric.add_metric(names, buckets=value.cumulative(), sum_value=value.sum)
+        if isinstance(found, _Times):
+            metric.add_metric(names, buckets=found.cumulative(), sum_value=found.sum)
         else:
-            metric.add_metric(names, value)
+            metric.add_metric(names, found)
     return metric

@@ -26,6 +26,7 @@ class Observer:
     ) -> None:
         self.metrics = metrics or Metrics()
         self._log = log.get(name)
+        self._warned: set[str] = set()
         self._tracer = tracer if tracer is not None else traces.tracer()
 
     @property
@@ -79,6 +80,23 @@ class Observer:
         except Exception as error:  # noqa: BLE001  # telemetry must not break the work
             self._switch_off(error)
             return nullcontext(NoSpan())
+
+    def counted(
+        self, pipeline: str, name: str, amount: float, labels: Mapping[str, object]
+    ) -> None:
+        self._warn(self.metrics.count_own(pipeline, name, amount, labels))
+
+    def observed(
+        self, pipeline: str, name: str, seconds: float, labels: Mapping[str, object]
+    ) -> None:
+        self._warn(self.metrics.observe_own(pipeline, name, seconds, labels))
+
+    def _warn(self, fault: str | None) -> None:
+        """Log a wrong call of a metric, each once."""
+        if fault is not None and fault not in self._warned:
+            self._warned.add(fault)
+            message = f"{fault}; a call with another form or labels is not counted"
+            self._log.write("warning", message, {})
 
     def run_finished(
         self,

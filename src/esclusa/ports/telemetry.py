@@ -48,6 +48,16 @@ class Telemetry(Protocol):
         ``before``: the context of the attempt before, to which the span is linked.
         """
 
+    def counted(
+        self, pipeline: str, name: str, amount: float, labels: Mapping[str, object]
+    ) -> None:
+        """A handler added to a counter of its pipeline."""
+
+    def observed(
+        self, pipeline: str, name: str, seconds: float, labels: Mapping[str, object]
+    ) -> None:
+        """A handler added a time to a histogram of its pipeline."""
+
     def run_finished(
         self,
         cycle: str,
@@ -72,6 +82,13 @@ class Silent:
         self, stage: str, attributes: Mapping[str, Any], before: str | None
     ) -> AbstractContextManager[HandlerSpan]:
         raise NotImplementedError
+
+    def counted(
+        self, pipeline: str, name: str, amount: float, labels: Mapping[str, object]
+    ) -> None: ...
+    def observed(
+        self, pipeline: str, name: str, seconds: float, labels: Mapping[str, object]
+    ) -> None: ...
 
     def run_finished(
         self,
