@@ -13,6 +13,9 @@ from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, To
 from esclusa.model.errors import DeclarationError
 from esclusa.observability.telemetry import Observer
 
+# A process knows nothing of the store, so one store is enough.
+sqlite_only = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+
 
 async def run(new_engine: Any, *names: str, **fields: Any) -> dict[str, Sum]:
     """The records with these names after a run."""
@@ -25,6 +28,7 @@ async def run(new_engine: Any, *names: str, **fields: Any) -> dict[str, Sum]:
     return {each.name: each for each in page.items}
 
 
+@sqlite_only
 async def test_handlers_run_in_processes_of_their_own(new_engine: Any) -> None:
     found = await run(new_engine, *(f"{n}" for n in range(8)), "asks")
     assert {each.status for each in found.values()} == {"done"}
@@ -35,6 +39,7 @@ async def test_handlers_run_in_processes_of_their_own(new_engine: Any) -> None:
     assert found["asks"].seen == 1
 
 
+@sqlite_only
 async def test_a_handler_counts_in_the_metrics_of_its_worker(new_engine: Any) -> None:
     telemetry = Observer()
     engine = await new_engine(app, telemetry=telemetry)
@@ -45,6 +50,7 @@ async def test_a_handler_counts_in_the_metrics_of_its_worker(new_engine: Any) ->
     assert 'esclusa_sums_sums_total{size="small"} 2.0' in page
 
 
+@sqlite_only
 async def test_errors_count_as_in_the_worker(new_engine: Any) -> None:
     found = await run(
         new_engine, "refused", "unsendable", "dies", "assigns", "wants", "again", "fine"
@@ -69,6 +75,7 @@ async def test_errors_count_as_in_the_worker(new_engine: Any) -> None:
     assert "processes=" in wants.last_error["message"]
 
 
+@sqlite_only
 async def test_the_traceback_is_that_of_the_process(new_engine: Any) -> None:
     engine = await new_engine(app)
     await engine.records.insert([Sum(name="raises", upto=0)])
@@ -80,6 +87,7 @@ async def test_the_traceback_is_that_of_the_process(new_engine: Any) -> None:
     assert "process_handlers.py" in record.last_error["traceback"]
 
 
+@sqlite_only
 async def test_a_handler_that_goes_on_after_the_grace_period_is_killed(new_engine: Any) -> None:
     engine = await new_engine(app)
     await engine.records.insert([Sum(name="hangs"), Sum(name="fine", upto=3)])

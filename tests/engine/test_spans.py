@@ -14,6 +14,9 @@ from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, To
 from esclusa.observability.telemetry import Observer
 
 
+pytestmark = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+
+
 class Order(Record, table="orders", key="number"):
     number: str
     lifecycle = Lifecycle("""
