@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, To
 from esclusa.observability.telemetry import Observer
 
-
 pytestmark = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
 
 
