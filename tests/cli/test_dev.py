@@ -60,8 +60,8 @@ class Dev:
 
 @pytest.fixture
 def dev(tmp_path: Path) -> Iterator[Dev]:
-    folder = tmp_path / "shop"
-    write_project("shop", folder)
+    folder = tmp_path / "bakery"
+    write_project("bakery", folder)
     running = Dev(folder)
     yield running
     if running.process.poll() is None:
@@ -70,20 +70,20 @@ def dev(tmp_path: Path) -> Iterator[Dev]:
 
 
 def test_it_reloads_shows_errors_and_stops(dev: Dev) -> None:
-    source = dev.folder / "shop.py"
+    source = dev.folder / "bakery.py"
     good = source.read_text()
     dev.wait_for_text("esclusa listens on http://127.0.0.1:")
     url = dev.url
     dev.wait_for(dev.answers)
-    dev.wait_for_text("shop.work: exhausted")  # the worker works
+    dev.wait_for_text("bakery.work: exhausted")  # the worker works
 
     source.write_text(good.replace("app = App(", "app = Ap("))
-    dev.wait_for_text("NameError: name 'Ap' is not defined (shop.py, line ")
+    dev.wait_for_text("NameError: name 'Ap' is not defined (bakery.py, line ")
     dev.wait_for_text("Waiting for a change")
     assert not dev.answers()
 
     source.write_text(good.replace("6)]", "8)]"))
-    dev.wait_for_text("shop.py changed. Starting again", times=2)
+    dev.wait_for_text("bakery.py changed. Starting again", times=2)
     dev.wait_for_text("esclusa listens on ", times=2)
     dev.wait_for(dev.answers)
     assert dev.log.read_text().count(url) >= 2  # the same address

@@ -85,11 +85,11 @@ def test_the_services_of_the_compose_file_have_valid_settings(
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text("mine = 1\n")
-    with pytest.raises(BadQuery, match=r"shop\.py exists, and nothing is overwritten"):
-        write_project("shop", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["shop.py"]
-    assert (tmp_path / "shop.py").read_text() == "mine = 1\n"
+    (tmp_path / "bakery.py").write_text("mine = 1\n")
+    with pytest.raises(BadQuery, match=r"bakery\.py exists, and nothing is overwritten"):
+        write_project("bakery", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["bakery.py"]
+    assert (tmp_path / "bakery.py").read_text() == "mine = 1\n"
 
 
 @pytest.mark.parametrize(

@@ -390,7 +390,7 @@ async def test_the_use_of_past_windows_is_kept(store: Any) -> None:
     starts = [window.start(NOON)]
     await store.spend(DAY, 4, "a")
     for _ in range(2):
-        await advance(store, seconds=86_400)
+        advance(store, seconds=86_400)
         starts.append(window.reset(starts[-1]))
     await store.spend(DAY, 2, "b")
     await store.observe(DAY, "day", limit=8)

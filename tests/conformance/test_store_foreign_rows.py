@@ -72,11 +72,12 @@ async def test_a_held_row_without_a_lease_is_left_until_it_is_abandoned(
     empty_database: Database, bare_store: Any
 ) -> None:
     """``abandoned_after`` of the stage counts from the last update of the row."""
+    now = datetime.now(UTC)
     store = await opened(
         empty_database,
         bare_store,
-        row("a", "1", "processing", updated_at=NOW - timedelta(minutes=50)),
-        row("b", "2", "processing", updated_at=NOW - timedelta(minutes=70)),
+        row("a", "1", "processing", updated_at=now - timedelta(minutes=50)),
+        row("b", "2", "processing", updated_at=now - timedelta(minutes=70)),
         row("c", "3"),
     )
     taken = await claim(store, CHECK, abandoned_after=3600)

@@ -54,7 +54,6 @@ def test_filters(filters: list[str], tests: dict[str, object]) -> None:
         ("name!=x", "!= works only with null"),
         ("cargo=1", "cannot be compared"),
         ("seen>=yesterday", "type time"),
-        ("seen>=2026-01-01", "type time"),
     ],
 )
 def test_refused_filters(filter: str, why: str) -> None:

@@ -213,7 +213,7 @@ CREATE TABLE public.theirs (n int)""",
                 url, "SELECT tablename FROM pg_tables WHERE schemaname = 'esclusa' ORDER BY 1"
             )
         ]
-        assert len(tables) == len(SYSTEM) + 5
+        assert len(tables) == len(SYSTEM) + 6
         connection: Any = await asyncpg.connect(url)
         for role in ("anon", "authenticated"):
             await connection.execute(f"SET ROLE {role}")

@@ -157,7 +157,7 @@ async def test_no_statement_is_compiled_by_jit(store: PostgresStore) -> None:
     """
     for shown in (store._connections.fetch("SHOW jit"), store._connections.claim("SHOW jit")):
         assert (await shown)[0][0] == "off"
-    pooled = PostgresStore(f"{store._connections.dsn}", statement_cache_size=0)
+    pooled = PostgresStore(store._connections._hosts._dsns[0], statement_cache_size=0)
     await pooled.open()
     try:
         assert (await pooled._connections.claim("SELECT current_setting('jit')"))[0][0] == "off"

@@ -175,7 +175,7 @@ class ActionOperations(AlertOperations):
                         else fault_error(answer.fault, record.attempts, self._clock.now()),
                         effects=answer.also,
                         who=self.who,
-                        reason=reason or answer.reason or verb,
+                        reason=_reason(answer.reason, reason) or verb,
                         changes=self._changes(record, answer.fields),
                     )
                 )
@@ -191,3 +191,8 @@ class ActionOperations(AlertOperations):
         run = await self._runner.run(cycle, limit=limit, params=params)
         await self.note("run", cycle, run.counters["taken"])
         return run
+
+
+def _reason(own: str | None, given: str) -> str:
+    """The move's own reason if it includes the operator's; otherwise the operator's, if any."""
+    return own if own and given in own else given

@@ -54,6 +54,10 @@ async def test_health_shows_which_check_fails(
         assert await page.locator("table").count() == 2
 
 
+# Pages that need no store, or use cached counts.
+WITHOUT_STORE = ("actions", "health", "keyboard", "kinds", "time-zone", "views")
+
+
 @pytest.mark.parametrize("token", ["", "let-me-look"])
 async def test_every_page_reports_the_unavailable_store(
     new_page: NewPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
@@ -67,7 +71,7 @@ async def test_every_page_reports_the_unavailable_store(
         paths = await pages(world)
         make_unavailable(world, monkeypatch)
         for name, path in paths.items():
-            if name in ("health", "kinds", "views"):  # they need no store, or use cached counts
+            if name in WITHOUT_STORE:
                 continue
             answer = await page.goto(world.url + path)
             assert answer is not None
