@@ -81,7 +81,7 @@ class Silent:
     def handler_span(
         self, stage: str, attributes: Mapping[str, Any], before: str | None
     ) -> AbstractContextManager[HandlerSpan]:
-        raise NotImplementedError
+        raise AssertionError("no spans are made")
 
     def counted(
         self, pipeline: str, name: str, amount: float, labels: Mapping[str, object]
