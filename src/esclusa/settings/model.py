@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -22,19 +21,10 @@ from pydantic_core import core_schema
 from esclusa.loading import BUILT_IN
 from esclusa.model.options import Option, option, options_of
 from esclusa.model.plan import Plan
-from esclusa.model.value import value
+from esclusa.settings.access import ApiToken, read_tokens
 from esclusa.stores import check_url
 
 _AsIs = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
-
-
-@value
-class ApiToken:
-    """A caller of the API: the name in the history, the token, and the role."""
-
-    name: str
-    secret: SecretStr
-    role: Literal["read", "operate"] = "operate"
 
 
 class Settings(BaseModel):
@@ -436,50 +426,13 @@ class Settings(BaseModel):
             raise ValueError("an alert webhook is a URL that begins with https:// or http://")
         return url
 
-    @field_validator("api_tokens", mode="before")
-    @classmethod
-    def _read_tokens(cls, written: Any) -> tuple[ApiToken, ...]:
-        if not isinstance(written, list | tuple) or not all(isinstance(w, str) for w in written):
-            raise ValueError("tokens are a list of texts: token, token:read or name=token:operate")
-        tokens = tuple(_token(text, number) for number, text in enumerate(written, 1))
-        secrets = {token.secret.get_secret_value() for token in tokens}
-        if len(secrets) < len(tokens) or len({token.name for token in tokens}) < len(tokens):
-            raise ValueError("two tokens, or the names of two tokens, are the same")
-        return tokens
+    _read_tokens = field_validator("api_tokens", mode="before")(read_tokens)
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics to which the pipelines publish their dead letters."""
         stages = [stage for plan in self.plans for stage in plan.stages]
         return tuple(sorted({s.dead_letter_topic for s in stages if s.dead_letter_topic}))
-
-
-def _token(text: str, number: int) -> ApiToken:
-    name, _, rest = text.partition("=")
-    if not rest.strip("="):  # base64 ends with =
-        name, rest = f"token-{number}", text
-    elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,60}", name):
-        raise ValueError(
-            f"token {number}: its name, before the =, may have letters, digits, . _ @ and -"
-        )
-    token, _, role = rest.rpartition(":") if ":" in rest else (rest, "", "operate")
-    if role not in ("read", "operate"):
-        raise ValueError(f"token {number}: its role, after the :, is read or operate")
-    if not token:
-        raise ValueError(f"token {number} is empty")
-    return ApiToken(name, SecretStr(token), "read" if role == "read" else "operate")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this host name or address stands for this machine."""
-    name = host.strip("[]").lower()
-    if name == "localhost":
-        return True
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return False
-    return bool((getattr(address, "ipv4_mapped", None) or address).is_loopback)
 
 
 SYSTEM_OPTIONS: tuple[Option, ...] = tuple(options_of(Settings))
