@@ -331,12 +331,12 @@ def test_an_exhaustion_that_breaks_is_postponed() -> None:
 
     using = replace(STAGE, on_exhausted=broken)
     made = decided(Raised(Permanent("refused", type="refused")), 1, using)
-    assert exhaustion_failed(made)
+    assert exhaustion_failed(made.error)
     assert (made.to, made.attempts, made.effects) == ("pending", 3, ())
     assert made.error is not None
     assert (made.error["type"], made.error["of"]["type"]) == ("zero_division_error", "refused")
     assert load(made.reason or "") == f"exhaustion failed, will retry: {made.error['message']}"
-    assert not exhaustion_failed(decided(Retry("x")))
+    assert not exhaustion_failed(decided(Retry("x")).error)
 
 
 def test_without_limit_it_is_tried_for_ever() -> None:

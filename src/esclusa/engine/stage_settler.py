@@ -156,7 +156,7 @@ class StageSettler:
         for held, settlement, verdict in verdicts:
             if isinstance(verdict, Settled):
                 ended[self._result_name(held, settlement)].append((held, settlement))
-            elif isinstance(verdict, Rejected) and not exhaustion_failed(settlement):
+            elif isinstance(verdict, Rejected) and not exhaustion_failed(settlement.error):
                 self._reject(held, settlement, verdict)
             elif isinstance(verdict, Lost) and held.lease.fence != settlement.fence:
                 assert held.result is not None
@@ -189,7 +189,7 @@ class StageSettler:
         """Report what no later attempt repairs: a failed exhaustion, a fault of the handler."""
         error, stage = settlement.error, self._stage.name
         assert error is not None
-        if exhaustion_failed(settlement):
+        if exhaustion_failed(settlement.error):
             self._telemetry.event(
                 "error",
                 f"{stage}: {held.ref} cannot be exhausted: {error['message']}",
@@ -204,7 +204,7 @@ class StageSettler:
 
     def _exhausts(self, settlement: Settlement) -> bool:
         stage = self._stage
-        if settlement.error is None or exhaustion_failed(settlement):
+        if settlement.error is None or exhaustion_failed(settlement.error):
             return False
         if not stage.exhausted_fields:
             return settlement.to == stage.exhausted

@@ -20,7 +20,7 @@ from esclusa.engine.stage_settler import StageSettler
 from esclusa.engine.suspects import StageSuspects, Suspects
 from esclusa.engine.threads import wait_at_most
 from esclusa.model.budget import Denied
-from esclusa.model.decide import GivenBack, OverLimit, Raised, Result
+from esclusa.model.decide import GivenBack, OverLimit, Raised, Result, exhaustion_failed
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable
 from esclusa.model.outcome import Retry
 from esclusa.model.settlement import Leased
@@ -278,16 +278,14 @@ class StageWorker:
         return len(begun) + len(suspects)
 
     def _has_extra_try(self, lease: Leased) -> bool:
-        """Whether another program counted more attempts than this stage makes.
+        """Whether another program used up its attempts, and this stage makes one more.
 
-        A record that this stage has begun beyond its attempts was held alone.
+        This stage used them up itself if the record was held alone, or could not be exhausted.
         """
-        tries = self.stage.retry.tries
         return (
             self.stage.extra_try
-            and tries is not None
-            and lease.attempt > tries
             and lease.group != 1
+            and not exhaustion_failed(lease.record.last_error)
         )
 
     async def _idle(self) -> bool:

@@ -132,9 +132,9 @@ def failure_of(result: Retry | Raised) -> tuple[str, str] | None:
     return _describe(error, result.type if isinstance(result, Retry) else None)
 
 
-def exhaustion_failed(settlement: Settlement) -> bool:
-    """Whether it postpones a record that could not become exhausted."""
-    return settlement.error is not None and "of" in settlement.error
+def exhaustion_failed(error: Mapping[str, Any] | None) -> bool:
+    """Whether it is the error of a record that could not become exhausted."""
+    return error is not None and "of" in error
 
 
 def _settlement(lease: Leased, who: str, run: str | None, changes: Mapping[str, Any]) -> Settlement:

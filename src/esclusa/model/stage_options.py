@@ -127,7 +127,7 @@ class StageOptions(CycleOptions, total=False):
     # Counted from its `updated_at`. None: a table's `abandoned_after`, see `track`; on Firestore
     # that time from the last write.
     abandoned_after: str | float | timedelta | FromSettings[str | float] | None
-    # Whether a record gets one more attempt if another program counted more than `retry` allows.
+    # Whether a record gets one more attempt if another program used up all that `retry` allows.
     #
     # Otherwise it goes to the exhausted state without a call.
     extra_try: bool

@@ -273,6 +273,7 @@ def deliveries(now: datetime) -> dict[str, dict[str, Any]]:
         "pending-lost-tender": {"status": "pending", "event": "0-0-LE20"},
         "pending-inactive": {"status": "pending"},
         "retry-plain": {"status": "retryable", "attempt_count": 2, **send_failed, **young},
+        "retry-last": {"status": "retryable", "attempt_count": 8, **send_failed, **young},
         "retry-beyond": {"status": "retryable", "attempt_count": 240, **send_failed, **young},
         "retry-ticket": {
             "status": "retryable",

@@ -44,6 +44,7 @@ PUSHED = {
     "pending-orphan",
     "pending-archived-tender",
     "retry-plain",
+    "retry-last",
     "retry-beyond",
 }
 OTHERS = {

@@ -96,6 +96,12 @@ def test_matching(preferences: dict[str, Any], matched: bool) -> None:
     )
 
 
+def test_the_single_category_of_the_team_s_own_worker_counts() -> None:
+    found = tender(categorias=[], rubro_code="72103300")
+    assert matches(wants(rubro="72100000"), found)
+    assert not matches(wants(rubro="85120000"), found)
+
+
 @pytest.mark.parametrize("mark", "'’‘`´ʼ′＇")
 def test_apostrophes_of_every_kind(mark: str) -> None:
     for name in (

@@ -48,7 +48,8 @@ class TenderTraits:
 
     @classmethod
     def of(cls, tender: Licitacion, rates: Rates = NO_RATES) -> TenderTraits:
-        codes = {normalize(code) for code in tender.categorias}
+        # The team's own worker wrote one code, and no list.
+        codes = {normalize(code) for code in _texts(tender.categorias, tender.rubro_code)}
         texts = [tender.nombre, tender.descripcion or "", *_item_names(tender.items)]
         return cls(
             region=region_key(tender.region or ""),
