@@ -316,16 +316,38 @@ async def test_cycles_run_by_their_schedule_or_by_name() -> None:
     async def manual(run: RunContext) -> None:
         ran.append("manual")
 
-    async with Harness(app) as h:
-        await h.run_due()
+    # Whatever the time of day, the first hour ends an hour after the test's beginning.
+    async with Harness(app, now=datetime(2026, 3, 2, 15, 59, 30, tzinfo=UTC)) as h:
+        await h.skip("59m")
+        assert await h.run_due() == []
+        await h.skip("1m")
         await h.run_due()
         assert ran == [{}]
-        await h.skip(hours=1)
-        await h.run_due()
-        assert ran == [{}, {}]
         await h.run("manual")
         await h.run("clock.hourly", params={"a": 1})
-        assert ran[2:] == ["manual", {"a": 1}]
+        assert ran[1:] == ["manual", {"a": 1}]
+        await h.skip("59m")
+        assert await h.run_due() == []
+        await h.skip("1m")
+        await h.run_due()
+        assert len(ran) == 4
+
+
+async def test_singleton_cycle_runs_at_its_interval() -> None:
+    ran: list[str] = []
+    app = App("clock", records=[Order])
+
+    @app.cycle(every="1h", singleton=True)
+    async def hourly(run: RunContext) -> None:
+        ran.append(run.id)
+
+    async with Harness(app) as h:
+        await h.run_due()
+        assert ran == []
+        for _ in range(2):
+            await h.skip("1h")
+            await h.run_due()
+        assert len(ran) == 2
 
 
 async def test_context_replaces_the_lifespan() -> None:

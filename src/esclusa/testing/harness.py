@@ -89,6 +89,7 @@ class Harness:
         self._stack = AsyncExitStack()
         self._worker = AsyncExitStack()
         self._workers = 0
+        self._begun = datetime.min
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._store: Store | None = None
@@ -113,8 +114,8 @@ class Harness:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         self._loop = asyncio.get_running_loop()
-        begun = datetime.now(UTC)
-        offset = 0.0 if self._start is None else (self._start - begun).total_seconds()
+        present = datetime.now(UTC)
+        offset = 0.0 if self._start is None else (self._start - present).total_seconds()
         self._store = await stack.enter_async_context(open_database(self._url, clock_offset=offset))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="esclusa-test-"))
         self._artifacts = LocalArtifacts(folder, durable=False)
@@ -125,6 +126,7 @@ class Harness:
         self._engine = engine
         stack.push_async_callback(self._stop_worker)
         await self._start_worker(engine)
+        self._begun = await engine.clock.sync()
 
     # the worker
 
@@ -228,9 +230,10 @@ class Harness:
         """Handle every record that is due, until nothing is; return the runs.
 
         A record is handled whatever the schedule of its cycle. A cycle with a function of its own
-        runs if its slot has come. If the worker is killed, the rest is left to the next call.
+        runs if its slot has come since the test began; that of an interval comes an interval after
+        that, or after its last run. If the worker is killed, the rest is left to the next call.
         """
-        runs = await DueRuns(self.engine, lambda: self._killed).run()
+        runs = await DueRuns(self.engine, lambda: self._killed, self._begun).run()
         await self._after_runs()
         return runs
 
@@ -261,7 +264,8 @@ class Harness:
         """
         end = self.now + timedelta(seconds=duration.seconds(within))
         runs = await self.run_due()
-        while (moment := await DueRuns(self.engine, lambda: False).next_due(end)) is not None:
+        due = DueRuns(self.engine, lambda: False, self._begun)
+        while (moment := await due.next_due(end)) is not None:
             await self.skip(max(moment - self.now, timedelta()) + timedelta(milliseconds=1))
             runs += await self.run_due()
         return runs
@@ -388,15 +392,13 @@ class Harness:
         if isinstance(record, Record):
             found: Record | None = await self.records.get(kind, record.id)
         else:
-            found = await self.records.get(kind, *key) or await self._by_key(kind, key)
+            found = await self.records.get(kind, *key)
+            if found is None and len(key) == len(kind.kind.key):
+                found = await self.records.by_key(kind, *key)
         if found is None:
             listed = ", ".join(map(str, key or (record.id,)))
             raise NotFound(f"{kind.kind.table}: there is no record {listed}")
         return found
-
-    async def _by_key(self, kind: type[Record], key: tuple[Any, ...]) -> Record | None:
-        usable = len(key) == len(kind.kind.key)
-        return await self.records.by_key(kind, *key) if usable else None
 
     async def all_records(self, kind: type[R], **where: Any) -> list[R]:
         """The records of a kind that match, by id."""
@@ -442,12 +444,9 @@ class Harness:
         if state not in found.kind.lifecycle.states:
             states = ", ".join(found.kind.lifecycle.states)
             raise AssertionError(f"{found.kind.table} has no state {state!r}; it has {states}")
-        wrong = [
-            f"{name} is {getattr(found, name)!r}, not {value!r}"
-            for name, value in {"status": state, **fields}.items()
-            if getattr(found, name) != value
-        ]
-        if wrong:
+        wanted = {"status": state, **fields}
+        pairs = [(name, getattr(found, name), value) for name, value in wanted.items()]
+        if wrong := [f"{name} is {is_!r}, not {v!r}" for name, is_, v in pairs if is_ != v]:
             path = " -> ".join(await self.path(found))
             raise AssertionError(
                 f"{found.ref}: {'; '.join(wrong)}\n  why: {await self.why(found)}"

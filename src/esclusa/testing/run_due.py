@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from esclusa.engine.engine import Engine
 from esclusa.engine.pauses import open_pauses
 from esclusa.engine.registry import SYSTEM
 from esclusa.engine.runs import RunContext
-from esclusa.model.schedule import Always, Manual
+from esclusa.model.schedule import Always, Every, Manual
 from esclusa.model.stage import Cycle, Stage
 
 # The most runs in a row in which something is due: a handler that waits for nothing has no end.
@@ -17,11 +17,15 @@ MOST_RUNS = 500
 
 
 class DueRuns:
-    """Runs the cycles of the pipelines one after the other while something is due for them."""
+    """Runs the cycles of the pipelines one after the other while something is due for them.
 
-    def __init__(self, engine: Engine, killed: Callable[[], bool]) -> None:
+    ``begun``: when the test began. The first slot of an interval is an interval later.
+    """
+
+    def __init__(self, engine: Engine, killed: Callable[[], bool], begun: datetime) -> None:
         self._engine = engine
         self._killed = killed
+        self._begun = begun
         self._cycles = [
             cycle for name, cycle in engine.cycles.items() if not name.startswith(SYSTEM)
         ]
@@ -68,10 +72,24 @@ class DueRuns:
     async def _slot(self, cycle: Cycle) -> str | None:
         if isinstance(cycle.schedule, Manual | Always):
             return None
-        slot = await self._engine.cycle_records.next_slot(cycle)
+        slot = await self._next_slot(cycle)
         if slot is None or slot > self._engine.clock.now():
             return None
         return f"{slot:%Y%m%dT%H%M%S.%fZ}"
+
+    async def _next_slot(self, cycle: Cycle) -> datetime | None:
+        """When the cycle is due next.
+
+        Intervals are counted from the test's beginning or the last run, not from round times, so
+        that it does not depend on the time of day what a test runs.
+        """
+        slot = await self._engine.cycle_records.next_slot(cycle)
+        if slot is None or not isinstance(cycle.schedule, Every):
+            return slot
+        last = await self._engine.cycle_records.last_run(cycle.name)
+        since = self._begun if last is None else last.started_at
+        counted = since + timedelta(seconds=cycle.schedule.seconds)
+        return max(counted, slot) if cycle.singleton else counted
 
     async def next_due(self, end: datetime) -> datetime | None:
         """When a record is due next, before ``end``; waits for budgets and pauses included."""
