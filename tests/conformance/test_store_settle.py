@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -314,6 +315,17 @@ async def test_the_history_keeps_what_an_operator_changed(store: Any) -> None:
     assert [step.changes for step in await store.history(refs[0])] == [changes]
     assert [step.changes for step in await store.history(refs[1])] == [None, {"n": [1, 2]}]
     assert [step.changes for step in await store.history(refs[2])] == [None]
+
+
+async def test_the_history_keeps_what_a_handler_logged(store: Any) -> None:
+    await insert_new(store, Job(id="j"), Job(id="k"))
+    log = {"lines": [{"at": "2026-03-02T15:00:00+00:00", "message": "asked\ttwice"}], "omitted": 1}
+    done = [settlement_of(await claim_one(store, WORK, id), "done") for id in "jk"]
+    await settle_all(store, replace(done[0], log=log), done[1])
+    found = [await store.history(Ref(Job.kind, id)) for id in "jk"]
+    assert [[step.log for step in steps] for steps in found] == [[None, log], [None, None]]
+    together = await store.histories(Job.kind, ["j"], 1)
+    assert together[0][0].log == log
 
 
 async def test_an_operators_move_is_lost_from_another_state(store: Any) -> None:

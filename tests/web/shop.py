@@ -87,6 +87,9 @@ gates: list[Gate] = []
     budget=Budget("supplier", Window("day", 1000)),
 )
 async def work(item: Item, at: Attempt) -> Outcome:
+    if item.note == "logged":
+        at.log("asked the supplier", level="warning", size=item.size, api_key="hunter22")
+        at.log("a detail", level="debug")
     if item.note == "bad":
         raise Permanent("it cannot be sold", type="bad_item")
     if item.note and item.note.startswith("oops: "):

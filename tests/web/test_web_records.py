@@ -237,6 +237,20 @@ async def test_the_history_shows_what_an_operator_changed(shop: Client) -> None:
     assert "<del>old</del>" in (await shop.get("/console/audit")).text
 
 
+async def test_the_history_shows_what_a_handler_logged(shop: Client) -> None:
+    await shop.add({"shop": "a", "code": "1", "note": "logged", "size": 7})
+    await shop.post("/api/cycles/shop.stock/run")
+    claimed, settled = (await shop.get("/api/records/items/a:1/history")).json["items"]
+    assert (claimed["log"], settled["log"]["omitted"]) == (None, 0)
+    [line] = settled["log"]["lines"]
+    assert (line["level"], line["message"]) == ("warning", "asked the supplier")
+    assert line["fields"] == {"size": 7, "api_key": "***"}
+    page = (await shop.get("/console/records/items/a:1")).text
+    assert "asked the supplier" in page
+    assert "size=7" in page
+    assert "hunter22" not in page
+
+
 async def test_the_audit_shows_what_many_records_got(shop: Client) -> None:
     await shop.add(*({"shop": "a", "code": f"{n}", "size": n, "note": "bad"} for n in range(3)))
     await shop.post("/api/cycles/shop.work/run")

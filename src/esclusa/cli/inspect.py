@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -234,6 +236,8 @@ def show(session: Session, table: str, id: str) -> None:
             ((moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps),
             empty="It has not moved yet.",
         )
+        if lines := _log_lines(steps):
+            screen.table([f"LOGGED AT ({zone_name()})", ">ATTEMPT", "LEVEL", "+MESSAGE"], lines)
         screen.line(text_of(reason.text), "bold")
 
     session.show(
@@ -244,6 +248,20 @@ def show(session: Session, table: str, id: str) -> None:
         },
         draw,
     )
+
+
+def _log_lines(steps: Sequence[Any]) -> list[tuple[object, ...]]:
+    """What handlers logged in these attempts."""
+    return [
+        (
+            moment(datetime.fromisoformat(line["at"])),
+            step.attempt,
+            line["level"],
+            " ".join([line["message"], *(f"{n}={v}" for n, v in line.get("fields", {}).items())]),
+        )
+        for step in steps
+        for line in (step.log or {"lines": ()})["lines"]
+    ]
 
 
 def _cause(step: Any) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from esclusa.engine.deadlines import entered_at
+from esclusa.engine.log_lines import LogLines
 from esclusa.engine.records import Records
 from esclusa.engine.runs import RunContext
 from esclusa.engine.settlement_queue import SettlementQueue
@@ -71,6 +72,7 @@ class Attempt:
         "_tools",
         "ended_at",
         "kept",
+        "lines",
         "lost",
         "number",
         "run",
@@ -91,6 +93,7 @@ class Attempt:
         self.number = leases[0].record.attempts
         self.lost = False
         self.kept: tuple[KeptArtifact, ...] = ()
+        self.lines: LogLines | None = None
         # The span around the handler, if spans are made, and when the handler ended.
         self.span: str | None = None
         self.ended_at = 0.0
@@ -123,7 +126,16 @@ class Attempt:
         return self._tools.context
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """Write a structured log line that names the record and the attempt."""
+        """Write a structured log line that names the record and the attempt.
+
+        The record's history keeps it, too, unless its level is debug: it is there when the attempt
+        is settled, with the last 49 lines before it. In a batch it is in the history of each.
+        """
+        if level != "debug":
+            if self.lines is None:
+                self.lines = LogLines()
+            text = self.run.tools.telemetry.masked({"message": message, **fields})
+            self.lines.add(self.now, level, text.pop("message"), text)
         subject = (
             {"record": self._leases[0].record.id}
             if len(self._leases) == 1

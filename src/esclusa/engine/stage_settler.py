@@ -111,6 +111,8 @@ class StageSettler:
                 # The next attempt links to it.
                 noted = {**settlement.error, "trace": held.attempt.span}
                 settlement = replace(settlement, error=noted)
+        if held.attempt is not None and held.attempt.lines is not None:
+            settlement = replace(settlement, log=held.attempt.lines.stored())
         held.result = result
         self.settling += 1
         # Files belong to an answer: those of a failed attempt need not be on disk.

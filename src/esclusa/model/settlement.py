@@ -119,8 +119,8 @@ class Settlement:
     present state: a wait or a retry is not a move.
     The record is due ``delay`` seconds after the settlement, or at ``until``.
     ``attempts``: None keeps them. ``error`` becomes the last error, ``clear_error`` empties it.
-    ``reason``, ``error`` and ``changes`` go to the history; ``changes`` has the old and the new
-    value of each field that an operator changed.
+    ``reason``, ``error``, ``changes`` and ``log`` go to the history; ``changes`` has the old and
+    the new value of each field that an operator changed, ``log`` the lines that a handler wrote.
     ``repair``: ``frm`` are states that the lifecycle does not have; ``to`` may be any that it has.
     Raises UndeclaredMove when it is made with a move that the lifecycle does not have.
     """
@@ -142,6 +142,7 @@ class Settlement:
     reason: str | None = None
     repair: bool = False
     changes: Mapping[str, Any] | None = None
+    log: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         life, to = self.ref.kind.lifecycle, self.to
@@ -274,6 +275,8 @@ class Step:
     error: Mapping[str, Any] | None
     # The old and the new value of each field that an operator changed.
     changes: Mapping[str, Any] | None = None
+    # The ``lines`` that the handler logged, and how many earlier ones were ``omitted``.
+    log: Mapping[str, Any] | None = None
 
 
 @value

@@ -129,6 +129,9 @@ class Observer:
     def event(self, level: str, message: str, **fields: Any) -> None:
         self._log.write(level, message, fields)
 
+    def masked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return redact.fields(fields)
+
     def _span(
         self,
         name: str,

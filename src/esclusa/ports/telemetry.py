@@ -70,6 +70,9 @@ class Telemetry(Protocol):
     def event(self, level: str, message: str, **fields: Any) -> None:
         """A structured event: debug, info, warning, error."""
 
+    def masked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of an event without secrets, as the log has them."""
+
 
 class Silent:
     """Telemetry that ignores everything."""
@@ -99,3 +102,6 @@ class Silent:
         message: str | None = None,
     ) -> None: ...
     def event(self, level: str, message: str, **fields: Any) -> None: ...
+
+    def masked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(fields)

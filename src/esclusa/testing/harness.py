@@ -89,7 +89,7 @@ class Harness:
         self._stack = AsyncExitStack()
         self._worker = AsyncExitStack()
         self._workers = 0
-        self._begun = datetime.min
+        self._begun = now or datetime.now(UTC)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._store: Store | None = None

@@ -261,7 +261,12 @@ def _may_settle(doc: DocumentState, s: Settlement) -> bool:
 def apply_own_move(context: CallContext, s: Settlement, doc: DocumentState) -> None:
     """Move the settled record itself: state, fields, tracking, history."""
     before = doc.status
-    doc.add_step(before, s.to, context.now, s.who, s.run, s.attempt, s.reason, s.error, s.changes)
+    doc.add_step(
+        *(before, s.to, context.now, s.who, s.run, s.attempt, s.reason),
+        error=s.error,
+        changes=s.changes,
+        log=s.log,
+    )
     for name, value in s.fields.items():
         doc.set(name, value)
     doc.set("status", s.to)

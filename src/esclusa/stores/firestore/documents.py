@@ -41,6 +41,7 @@ _STEP: dict[str, Any] = {
     "reason": "text",
     "error": "json",
     "changes": "json",
+    "log": "json",
 }
 
 
@@ -148,6 +149,7 @@ class DocumentState:
         reason: str | None,
         error: Any = None,
         changes: Any = None,
+        log: Any = None,
     ) -> None:
         """Add a row to the history, if the kind keeps one."""
         if self.kind.history:
@@ -161,8 +163,11 @@ class DocumentState:
                 "reason": reason,
                 "error": None if error is None else dict(error),
             }
-            if changes is not None:
-                values["changes"] = dict(changes)
+            values |= {
+                name: dict(value)
+                for name, value in (("changes", changes), ("log", log))
+                if value is not None
+            }
             fields = {name: encode(_STEP[name], value) for name, value in values.items()}
             self.steps.append(Value(map_value={"fields": fields}))
 

@@ -22,11 +22,11 @@ from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.names import quote
 from esclusa.stores.postgres.statements import NOW, Binder, conditions, locked_ids
 
-_HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error, changes
+_HISTORY = """SELECT from_state, to_state, at, who, run, attempt, reason, error, changes, log
 FROM {history} WHERE table_name = $1 AND record_id = $2 ORDER BY seq {direction} LIMIT $3"""
 
 _HISTORIES = """SELECT i.id, h.* FROM unnest($2::text[]) i(id) CROSS JOIN LATERAL (
-    SELECT from_state, to_state, at, who, run, attempt, reason, error, changes
+    SELECT from_state, to_state, at, who, run, attempt, reason, error, changes, log
     FROM {history} WHERE table_name = $1 AND record_id = i.id ORDER BY seq DESC LIMIT $3
 ) h"""
 
@@ -64,11 +64,12 @@ async def histories(
 
 
 def _step(row: Sequence[Any]) -> Step:
-    frm, to, at, who, run, attempt, reason, error, changes = row
+    frm, to, at, who, run, attempt, reason, error, changes, log = row
     return Step(
         *(frm, to, at, who, run, attempt, reason),
         error and from_json(error),
         changes and from_json(changes),
+        log and from_json(log),
     )
 
 

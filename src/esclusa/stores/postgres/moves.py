@@ -36,8 +36,8 @@ _HISTORY_VALUES = {
     "attempt": "attempt",
     "reason": "reason",
 }
-# Written only if an operator changed fields.
-_CHANGES = {"changes": "changes"}
+# Written only if an operator changed fields, or a handler logged lines.
+_DETAILS = ("changes", "log")
 
 
 # Between the states of a parameter: no declared state has it, nor one of another program.
@@ -60,7 +60,8 @@ def grouped(rows: Iterable[SettlementRow]) -> dict[tuple[Any, ...], list[Settlem
         s = row.settlement
         fields = tuple(sorted(s.fields)) if s.fields else ()
         guard = None if row.guard is None else _guard_shape(row.guard)
-        key = (s.ref.kind.table, s.fence is not None, fields, guard, s.changes is not None)
+        details = tuple(name for name in _DETAILS if getattr(s, name) is not None)
+        key = (s.ref.kind.table, s.fence is not None, fields, guard, details)
         groups.setdefault(key, []).append(row)
     return groups
 
@@ -69,15 +70,15 @@ async def move(
     context: WriteContext, key: tuple[Any, ...], rows: list[SettlementRow], *, wake: bool
 ) -> set[int]:
     """Move the rows of one group; return the numbers of those that moved."""
-    _, fenced, names, shape, changes = key
+    _, fenced, names, shape, details = key
     table = context.table(rows[0].settlement.ref.kind)
     rows = [row for row in rows if table.is_possible_id(row.settlement.ref.id)]
     if not rows:
         return set()
-    params = _params(context, table, fenced, names, rows, changes=changes)
+    params = _params(context, table, fenced, names, rows, details)
     shared = tuple(param.shared for param in params)
     statement = table.statement(
-        ("move", fenced, names, shape, changes, wake, shared),
+        ("move", fenced, names, shape, details, wake, shared),
         lambda: _move_statement(context, table, fenced, names, rows[0].guard, wake, params),
     )
     values = (param.values[0] if param.shared else param.values for param in params)
@@ -110,8 +111,7 @@ def _params(
     fenced: bool,
     names: Sequence[str],
     rows: list[SettlementRow],
-    *,
-    changes: bool,
+    details: Sequence[str],
 ) -> list[MoveParam]:
     each = [row.settlement for row in rows]
     match = [s.fence if fenced else _SEPARATOR.join(s.frm) for s in each]
@@ -133,8 +133,9 @@ def _params(
             _param("attempt", "bigint", [s.attempt for s in each]),
             _param("reason", "text", [s.reason for s in each]),
         ]
-        if changes:
-            params.append(_param("changes", "jsonb", [json_text(s.changes) for s in each]))
+        params += [
+            _param(name, "jsonb", [json_text(getattr(s, name)) for s in each]) for name in details
+        ]
     bound = [(f"f_{name}", table.columns[name], [s.fields[name] for s in each]) for name in names]
     if rows[0].guard is not None:
         guards = [_bound(row.guard) for row in rows if row.guard is not None]
@@ -180,7 +181,7 @@ def _move_statement(
         match += f" AND num_nulls({', '.join(refer.values())}) >= 0"
     history = returned = ""
     if table.kind.history:
-        written = _HISTORY_VALUES | (_CHANGES if "changes" in refer else {})
+        written = _HISTORY_VALUES | {name: name for name in _DETAILS if name in refer}
         returned = "".join(f", u.{label}" for label in written.values() if label in labels)
         values = [label if label in labels else refer[label] for label in written.values()]
         history = f""",

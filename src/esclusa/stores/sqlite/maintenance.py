@@ -34,7 +34,7 @@ from esclusa.stores.sqlite.statements import (
 from esclusa.stores.sqlite.transaction import Transaction
 
 # The columns of a move.
-_STEP = "from_state, to_state, at, who, run, attempt, reason, error, changes"
+_STEP = "from_state, to_state, at, who, run, attempt, reason, error, changes, log"
 # The most faults of a damaged file that are reported.
 _MOST_FAULTS = 3
 # How often a check of the file looks at the time, in SQLite's steps.
@@ -97,11 +97,12 @@ def histories(
 
 def _step(row: Sequence[Any]) -> Step:
     """Decode a row of ``_STEP``."""
-    frm, to, at, who, run, attempt, reason, error, changes = row
+    frm, to, at, who, run, attempt, reason, error, changes, log = row
     return Step(
         *(frm, to, decode_time(at), who, run, attempt, reason),
         error and decode_json(error),
         changes and decode_json(changes),
+        log and decode_json(log),
     )
 
 

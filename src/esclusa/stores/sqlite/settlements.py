@@ -81,8 +81,10 @@ def _settle(
     updates.flush()
     transaction.add_history(steps)
     for s, verdict in zip(settlements, verdicts, strict=True):
-        if s.changes is not None and s.ref.kind.history and isinstance(verdict, Settled):
-            transaction.add_changes(s.ref.kind, s.ref.id, s.changes)
+        if s.changes is None and s.log is None:
+            continue
+        if s.ref.kind.history and isinstance(verdict, Settled):
+            transaction.add_details(s.ref.kind, s.ref.id, changes=s.changes, log=s.log)
     return verdicts, _apply_effects(transaction, with_effects)
 
 
@@ -181,8 +183,7 @@ def _apply_move(transaction: Transaction, settlement: Settlement, move: Move) ->
     if kind.history:
         step = (row.status, move.to, stamp, settlement.who, settlement.run, None, move.reason, None)
         transaction.add_history([(kind.table, row.id, *step)])
-        if move.changes is not None:
-            transaction.add_changes(kind, row.id, move.changes)
+        transaction.add_details(kind, row.id, changes=move.changes)
     transaction.woken.add(kind.table)
 
 

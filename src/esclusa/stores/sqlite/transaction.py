@@ -139,12 +139,22 @@ class Transaction:
         for count, values in batches(list(steps)):
             self.connection.execute(f"{INSERT_HISTORY} VALUES {placeholders(10, count)}", values)
 
-    def add_changes(self, kind: Kind, id: str, changes: Mapping[str, Any]) -> None:
-        """Add what an operator changed to the last history row of a record."""
+    def add_details(
+        self,
+        kind: Kind,
+        id: str,
+        *,
+        changes: Mapping[str, Any] | None,
+        log: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add what an operator changed, or a handler logged, to the last history row."""
+        if changes is None and log is None:
+            return
+        values = [None if each is None else encode_json(each) for each in (changes, log)]
         self.connection.execute(
-            """UPDATE esclusa_history SET changes = ? WHERE seq =
+            """UPDATE esclusa_history SET changes = ?, log = ? WHERE seq =
             (SELECT max(seq) FROM esclusa_history WHERE table_name = ? AND record_id = ?)""",
-            (encode_json(changes), kind.table, id),
+            (*values, kind.table, id),
         )
 
 

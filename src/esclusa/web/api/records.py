@@ -101,7 +101,8 @@ class HistoryEntryOut(BaseModel):
     """One move of a record, or one attempt that left it in its state.
 
     ``reason`` is an English sentence. ``reason_code`` names it if Esclusa wrote it. ``changes`` has
-    the old and the new value of each field that an operator changed; secrets are masked.
+    the old and the new value of each field that an operator changed, ``log`` the last lines that
+    the handler logged, and how many earlier ones are ``omitted``; secrets are masked.
     """
 
     frm: Annotated[str, Field(alias="from")]
@@ -114,6 +115,7 @@ class HistoryEntryOut(BaseModel):
     reason_code: str | None
     error: dict[str, Any] | None
     changes: dict[str, Any] | None
+    log: dict[str, Any] | None
 
 
 class ReasonOut(BaseModel):
@@ -314,6 +316,7 @@ def _history_entry(step: Step) -> dict[str, Any]:
         "reason_code": step.reason.code if isinstance(step.reason, Text) else None,
         "error": None if step.error is None else mask_fields(dict(step.error)),
         "changes": None if step.changes is None else mask_fields(dict(step.changes)),
+        "log": None if step.log is None else mask_fields(dict(step.log)),
     }
 
 

@@ -374,9 +374,21 @@ def timeline(steps: Sequence[Step], of_state: Mapping[str, str]) -> list[dict[st
                 "after": (step.at - before.at).total_seconds() if before else None,
                 "error": failed,
                 "reason": "" if named else translate.stored(step.reason),
+                "log": log_lines(step.log),
             }
         )
     return out[::-1]
+
+
+def log_lines(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a handler logged in an attempt, with its times and without secrets."""
+    if not stored:
+        return None
+    lines = [
+        line | {"time": datetime.fromisoformat(line["at"])}
+        for line in render.masked(stored)["lines"]
+    ]
+    return {"lines": lines, "omitted": stored["omitted"]}
 
 
 def is_repairable(kind: Kind, state: str) -> bool:

@@ -1,0 +1,3 @@
+-- What a handler logged in an attempt.
+
+ALTER TABLE {schema}.history ADD COLUMN log jsonb;

@@ -1,0 +1,3 @@
+-- What a handler logged in an attempt.
+
+ALTER TABLE esclusa_history ADD COLUMN log TEXT;
