@@ -94,7 +94,7 @@ def why(
     stage = begun[0]
     cycle = cycles.get(stage.name)
     if locked_since is not None:
-        reasons = [_locked(record, locked_since)]
+        reasons = [_locked(locked_since, record.kind.track.abandoned_after)]
     else:
         reasons = _schedule_reasons(record, stage, now, None if last is None else last.reason)
         reasons = reasons or _key_reasons(values, stage, held.get(stage.name, 0))
@@ -211,9 +211,17 @@ def _key_reasons(values: Mapping[str, Any], stage: Stage, held: int) -> list[Rea
     return [Reason("key_limit", limited)]
 
 
-def _locked(record: Record, since: datetime) -> Reason:
-    until = since + timedelta(seconds=record.kind.track.abandoned_after)
+def _locked(since: datetime, age: float) -> Reason:
+    until = since + timedelta(seconds=age)
     return Reason("locked", text("why_locked", since=since, until=until), until)
+
+
+def _left_by_another(record: Record, stage: Stage, now: datetime) -> list[Reason]:
+    """Why a record is not claimed that another program put into the hold state lately."""
+    age, since = stage.abandoned_after, record.updated_at
+    if record.status != stage.hold or age is None or since is None:
+        return []
+    return [_locked(since, age)] if since + timedelta(seconds=age) > now else []
 
 
 def _schedule_reasons(
@@ -227,7 +235,7 @@ def _schedule_reasons(
         values = {"worker": worker, "due": due, "attempt": record.attempts}
         return [Reason("held", _counted("why_held", tries, **values), due)]
     if due <= now:
-        return []
+        return _left_by_another(record, stage, now)
     error = record.last_error
     # With no attempt left, the record waits for its exhaustion: the last reason says why.
     if error and record.attempts and not stage.retry.spent(record.attempts):

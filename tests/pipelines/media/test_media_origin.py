@@ -67,6 +67,7 @@ async def test_rows_in_every_state_are_taken_over(
     for post, values in given.items():
         await add(database, post, link + post, **values)
     await add(database, "no_link", None)
+    await add(database, "empty_link", "")
     await add(database, "film", f"{cdn[1]}/m/mp4/5000/film", tipo_item="video")
     before, whole = await checksums(database), await rows(database)
 
@@ -95,7 +96,7 @@ async def test_rows_in_every_state_are_taken_over(
     # The rest is as it was.
     same = set(given) - taken - {"too_many"}
     mine = ("media_fence", "media_leased_by", "media_due_at")
-    for post in same | {"no_link"}:
+    for post in same | {"no_link", "empty_link"}:
         now = {name: value for name, value in after[post].items() if name not in mine}
         assert now == whole[post]
     # Six attempts and more: an error, without a call.
@@ -107,7 +108,9 @@ async def test_rows_in_every_state_are_taken_over(
         ("story", "mensaje is not empty"),
         ("comment", "tipo_item"),
         ("unknown", "descargando"),
-        ("no_link", "imagen_url"),
+        ("no_link", "imagen_url is not empty"),
+        ("empty_link", "imagen_url is not empty"),
+        ("fresh", "another program has it"),
     ):
         found = await model.why(TABLE, str(after[post]["id"]))
         assert why in found.text
@@ -212,10 +215,11 @@ def test_paths_of_two_posts_never_clash() -> None:
         def __init__(self, post_id: str) -> None:
             self.post_id = post_id
 
-    posts = ["1/2", "1_2", "..", "", "a/../b", "é", "x" * 500]
+    posts = ["1/2", "1_2", "..", "", "a/../b", "é", "a b", "x" * 500]
     found = [object_path(Row(post), ".jpg", PATH) for post in posts]
     assert len(set(found)) == len(posts)
     assert found[1] == "aura/publicaciones_meta/1_2.jpg"
+    assert found[6] == "aura/publicaciones_meta/a b.jpg"  # as the team's program writes it
     assert all(path.count("/") == 2 and "/../" not in path for path in found)
 
 

@@ -10,7 +10,7 @@ import pytest
 from pipelines.media.conftest import TABLE, MediaService, NewService, feed, sql
 
 from esclusa.pipelines.media.records import Medium
-from esclusa.pipelines.media.webhook import is_signed, read_media
+from esclusa.pipelines.media.webhook import is_signed, parse, read_media
 
 PHOTO = {
     "item": "photo",
@@ -243,8 +243,19 @@ async def test_invalid_json_is_refused_and_unknown_json_is_skipped(
         PHOTO | {"post_id": "nul\0", "link": "x"},
         PHOTO | {"photo_id": "n", "link": "half \ud800 pair"},
     )
-    assert (await service.deliver(odd))[0] == 200
-    assert all(row["imagen_url"] is None for row in await service.rows())
+    assert (await service.deliver(odd))[1]["created"] == 1
+    await service.run()
+    [row] = await service.rows()
+    assert (row["imagen_url"], row["media_status"]) == ("half \ufffd pair", "error")
+
+
+def test_what_no_store_can_hold_is_replaced() -> None:
+    """Meta cuts captions in the middle of an emoji; the photo is stored all the same."""
+    value = PHOTO | {"message": "sun \ud83d", "extra": ["\0", float("nan")], "created_time": 10**30}
+    [medium] = read_media(parse(json.dumps(feed(value))))
+    assert medium.post["mensaje"] == "sun \ufffd"
+    assert medium.post["webhook_data"]["extra"] == ["\ufffd", None]
+    assert medium.post["created_time"] is None
 
 
 async def test_missing_secrets_answer_503(new_service: NewService, database: Any) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from esclusa import App, Backoff, below, not_null, one_of
+from esclusa import App, Backoff, above, below, one_of
 from esclusa.http import safe_session, session
 from esclusa.pipelines.media import actions, deliveries, downloads, views
 from esclusa.pipelines.media.downloads import MediaContext
@@ -66,7 +66,7 @@ app.stage(
     take="pending",
     hold="downloading",
     exhausted="error",
-    where={"imagen_url": not_null},
+    where={"imagen_url": above("")},
     retry=lambda s: s.backoff,
     breaker=lambda s: s.breaker,
     concurrency=lambda s: s.concurrency,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +55,7 @@ async def receive(runtime: Runtime, body: str) -> WebhookDelivery:
 async def map_delivery(delivery: WebhookDelivery, at: Attempt) -> Outcome:
     """Store the media of a delivery as rows. What the table refuses fails the delivery."""
     settings: MediaSettings = at.settings
-    media = webhook.read_media(json.loads(delivery.body), settings.tenant_of)
+    media = webhook.read_media(webhook.parse(delivery.body), settings.tenant_of)
     counts = await Publications(at.records, WHO).receive(media)
     refused = counts.pop("errors", [])
     at.log("mapped a delivery of Meta's webhook", **counts, refused=len(refused))

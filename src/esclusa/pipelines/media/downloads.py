@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -228,17 +229,19 @@ async def _existing(publication: Publication, at: Attempt) -> StoredFile | None:
     settings: MediaSettings = at.settings
     if settings.path == DEFAULT_PATH or at.number > 1:
         return None
-    video = publication.tipo_item == "video"
-    for extension, mime in ((".mp4", "video/mp4"),) if video else _PICTURES:
-        path = object_path(publication, extension, settings.path)
-        found = await at.artifacts.info(path)
+    types = _VIDEOS if publication.tipo_item == "video" else _PICTURES
+    paths = [object_path(publication, extension, settings.path) for extension in types]
+    answers = await asyncio.gather(*map(at.artifacts.info, paths))
+    for path, mime, found in zip(paths, types.values(), answers, strict=True):
         if found is not None and found.size > 0:
             at.log(f"post {publication.post_id} has its file already: {path}")
             return StoredFile(path, at.artifacts.public_url(path), mime, found.size, None)
     return None
 
 
-_PICTURES = ((".jpg", "image/jpeg"), (".png", "image/png"))
+# The types of the team's files, by extension.
+_PICTURES = {".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
+_VIDEOS = {".mp4": "video/mp4"}
 
 
 async def run_downloads(run: RunContext) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from string import Formatter
 from typing import Any
 
-from esclusa import segment
+from esclusa import plain_segment, segment
 
 DEFAULT_PATH = "media/{id}-{post_id}{ext}"
 # Columns that a pattern can name.
@@ -34,8 +33,9 @@ def object_path(row: Any, extension: str, pattern: str = DEFAULT_PATH) -> str:
     """Return the path of the row's file.
 
     By default no other row has it: the last ``-`` separates the row's id from the post's. Under
-    another pattern a ``/`` in a value becomes ``_``, with a checksum, so that ``1/2`` and ``1_2``
-    have different files; so does a further picture of a post.
+    another pattern values stay as they are, as the team's program writes them. Only a ``/`` becomes
+    ``_``, with a checksum, so that ``1/2`` and ``1_2`` have different files; so does a further
+    picture of a post.
     """
     if pattern == DEFAULT_PATH:
         return _default_path(row, extension)
@@ -56,7 +56,7 @@ def _default_path(row: Any, extension: str) -> str:
 
 def _cleaned(value: Any) -> str:
     text = "" if value is None else str(value)
-    clean = segment(text.replace("/", "_"))
-    if "/" in text or not clean or len(clean) > MAX_NAME:
-        clean = f"{clean[:MAX_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return re.sub(r"\A\.+", lambda dots: "%2E" * len(dots[0]), clean)
+    clean = plain_segment(text.replace("/", "_"))
+    if "/" in text or not text:
+        clean = f"{clean}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return clean

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -195,8 +194,8 @@ def _add_webhook(api: APIRouter, settings: MediaSettings, runtime: Runtime) -> N
         ):
             raise refused(403, "X-Hub-Signature-256 does not sign this body with META_APP_SECRET")
         try:
-            json.loads(body)
             text = body.decode()
+            webhook.parse(text)
         except (ValueError, RecursionError) as error:
             raise refused(400, f"the body is not JSON: {error}") from None
         delivery = await deliveries.receive(runtime, text)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr, field_validator
 
-from esclusa import Backoff, Breaker, above, beginning, not_null, one_of, option
+from esclusa import Backoff, Breaker, above, beginning, one_of, option
 from esclusa.http import AllowedHosts
 from esclusa.pipelines.media import paths
 from esclusa.pipelines.media.paths import DEFAULT_PATH
@@ -182,7 +182,7 @@ class MediaSettings(BaseModel):
     @property
     def where(self) -> dict[str, Any]:
         """The filter of the rows that are downloaded."""
-        found: dict[str, Any] = {"imagen_url": not_null}
+        found: dict[str, Any] = {"imagen_url": above("")}
         for each in self.take:
             name, equals, values = (part.strip() for part in each.partition("="))
             choices = [value.strip() for value in values.split("|")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +23,11 @@ _ID_FIELDS = {
 # The verbs that are read, and whether each changes an existing post.
 _EDITED = {"add": False, "edited": True, "edit": True}
 
+# Characters that no store can hold. Meta cuts texts, sometimes in the middle of an emoji.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_REPLACED = "\ufffd"
+_LARGEST_INTEGER = 2**63 - 1
+
 
 def is_signed(body: bytes, signature: str | None, secret: str) -> bool:
     """Return whether Meta signed exactly these bytes; compares in constant time."""
@@ -28,6 +35,26 @@ def is_signed(body: bytes, signature: str | None, secret: str) -> bool:
     return hmac.compare_digest(
         expected.encode(), (signature or "").encode("utf-8", "surrogateescape")
     )
+
+
+def parse(body: str) -> Any:
+    """Return the document of a body, with what no store can hold replaced.
+
+    The delivery keeps the body as it came. Raises ValueError, and RecursionError for a body that is
+    nested too deeply.
+    """
+    return _storable(json.loads(body, parse_constant=lambda _: None))
+
+
+def _storable(value: Any) -> Any:
+    match value:
+        case str():
+            return _UNSTORABLE.sub(_REPLACED, value)
+        case list():
+            return [_storable(item) for item in value]
+        case dict():
+            return {_storable(name): _storable(item) for name, item in value.items()}
+    return value
 
 
 def read_media(document: Any, tenants: Mapping[str, str] = {}) -> Iterator[Medium]:
@@ -53,7 +80,7 @@ def _post(value: dict[str, Any], page_id: str | None, tenants: Mapping[str, str]
         "page_id": page_id,
         "nombre_nora": tenants.get(page_id or "", tenants.get("*")),
         "mensaje": message if isinstance(message, str) else None,
-        "created_time": created if type(created) is int else None,
+        "created_time": created if _is_integer(created) else None,
         "webhook_data": value,
     }
 
@@ -65,9 +92,9 @@ def _media_of(value: dict[str, Any], about: dict[str, Any]) -> Iterator[Medium]:
     edited, photos = _EDITED[verb], value.get("photos")
     if item in ("status", "album") and isinstance(photos, list) and photos:
         for position, url in enumerate(photos):
-            yield Medium(post, str(position), item, _text(url), edited, post=about)
+            yield Medium(post, str(position), item, _link(url), edited, post=about)
         return
-    url = _text(value.get("link")) if item in ("photo", "video") else None
+    url = _link(value.get("link")) if item in ("photo", "video") else None
     part = _text(value.get(_ID_FIELDS[item])) or "0"
     yield Medium(post, part, item, url, edited, post=about)
 
@@ -76,9 +103,19 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and abs(value) <= _LARGEST_INTEGER
+
+
+def _link(value: Any) -> str | None:
+    """Return a link as it came: if it cannot be stored or downloaded, that is an error to see."""
+    return (value.strip() or None) if isinstance(value, str) else None
+
+
 def _text(value: Any) -> str | None:
-    """Return an id or a link as text; ids can be numbers too."""
+    """Return an id as text; it can be a number too."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     text = str(value).strip()
-    return text if text and "\0" not in text and text.isprintable() and len(text) <= 8000 else None
+    known = text and text.isprintable() and _REPLACED not in text and len(text) <= 8000
+    return text if known else None
