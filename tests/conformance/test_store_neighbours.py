@@ -11,8 +11,11 @@ from conformance.helpers import assert_chain, claim, claim_request, settle_all, 
 from conformance.kinds import stage
 
 from esclusa.model.columns import track
+from esclusa.model.effects import Move
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.record import Record
+from esclusa.model.settlement import Lost, Settled
+from esclusa.model.texts import load
 
 COLUMNS: dict[str, Any] = {
     "id": "int",
@@ -145,3 +148,44 @@ async def test_a_flag_of_another_program_is_judged_at_the_claim(
     await settle_all(store, settlement_of(lease, "sent"))
     rows = {r["id"]: r for r in await empty_database.rows("pushes", "id")}
     assert (rows[2]["status"], bool(rows[2]["active"])) == ("sent", False)
+
+
+@pytest.mark.promise(12)
+async def test_a_record_that_another_program_moves_while_it_is_held_stays_there(
+    empty_database: Database, bare_store: Any, now: datetime
+) -> None:
+    """The outcome is lost with its effects, the lease ends, and the history has that move."""
+    rows = [row(id, now) for id in range(1, 6)]
+    store = await opened(empty_database, bare_store, *rows)
+    leases = {lease.ref.id: lease for lease in await claim(store, SEND)}
+    moved = {1: "failed", 2: "cancelled", 3: "sent"}
+    for id, state in moved.items():
+        await empty_database.write("pushes", "id", id, status=state)
+    await empty_database.write("pushes", "id", 4, status="failed")
+    await empty_database.write("pushes", "id", 4, status="pending")
+    waker = Move(Push.kind, "5", "failed", frm="pending")
+    verdicts = await store.settle(
+        [
+            settlement_of(leases["1"], "sent", fields={"active": False}, effects=(waker,)),
+            settlement_of(leases["2"], "pending"),
+            settlement_of(leases["3"], "sent"),
+            settlement_of(leases["4"], "sent"),
+        ]
+    )
+    refs = [leases[str(n)].ref for n in range(1, 5)]
+    assert verdicts == [
+        Lost(refs[0], "failed"),
+        Lost(refs[1], "cancelled"),
+        Settled(refs[2]),
+        Settled(refs[3]),
+    ]
+    stored = {r["id"]: r for r in await empty_database.rows("pushes", "id")}
+    assert [stored[n]["status"] for n in (1, 2, 3, 4)] == ["failed", "cancelled", "sent", "sent"]
+    assert [stored[n]["locked_by"] for n in (1, 2, 3, 4)] == [None] * 4
+    assert [stored[n]["locked_at"] for n in (1, 2, 3, 4)] == [None] * 4
+    assert bool(stored[1]["active"])
+    assert stored[5]["locked_by"] is not None  # the effect of a lost settlement
+    [step] = await store.history(refs[0])
+    assert (step.frm, step.to, step.who) == ("pending", "failed", "")
+    assert "another program" in load(step.reason)
+    assert await store.settle([settlement_of(leases["1"], "sent")]) == [Lost(refs[0])]

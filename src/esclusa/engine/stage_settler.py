@@ -164,6 +164,8 @@ class StageSettler:
                 assert held.result is not None
                 self.settle(held, held.result)
             else:
+                if isinstance(verdict, Lost) and verdict.moved_to is not None:
+                    self._report_moved(held, settlement, verdict.moved_to)
                 ended["lost"].append((held, settlement))
         for name, those in ended.items():
             self._count(name, those)
@@ -203,6 +205,18 @@ class StageSettler:
             self._run.end("error", why)
             message = text("cycle_failed", cycle=self._run.cycle.name, why=why)
             self._alerts.begin_soon("cycle_failed", self._run.cycle.name, message, run=self._run.id)
+
+    def _report_moved(self, held: HeldLease, settlement: Settlement, state: str) -> None:
+        """Report that another program moved a record while it was held: it stays there."""
+        why = text("moved_elsewhere", worker=self._worker, to=settlement.to)
+        self._telemetry.event(
+            "warning",
+            f"{self._stage.name}: {held.ref} is in {state}: {why}",
+            engine_stage=self._stage.name,
+            record=held.ref.id,
+            moved_to=state,
+            reason=settlement.reason and load(settlement.reason),
+        )
 
     def _exhausts(self, settlement: Settlement) -> bool:
         stage = self._stage

@@ -13,6 +13,7 @@ from esclusa.model.key_limits import KeyLimit
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Cond, Order
 from esclusa.model.record import Record
+from esclusa.model.texts import text
 from esclusa.model.value import value
 
 
@@ -116,7 +117,8 @@ class Settlement:
 
     ``fence``: the lease that it ends. None: an operator's move, which ends any lease.
     ``frm``: the states that the record may be in, checked in the transaction. ``to`` may equal the
-    present state: a wait or a retry is not a move.
+    present state: a wait or a retry is not a move. With a fence the record may also be in ``to``
+    already: another program made the same move.
     The record is due ``delay`` seconds after the settlement, or at ``until``.
     ``attempts``: None keeps them. ``error`` becomes the last error, ``clear_error`` empties it.
     ``reason``, ``error``, ``changes`` and ``log`` go to the history; ``changes`` has the old and
@@ -150,6 +152,16 @@ class Settlement:
             if (frm, to) not in life.moves and not self._allowed(frm):
                 raise UndeclaredMove(str(self.ref), frm, to, life.targets(frm))
 
+    @property
+    def held_in(self) -> tuple[str, ...]:
+        """The states in which the end of a lease finds its record."""
+        return self.frm if self.to in self.frm else (*self.frm, self.to)
+
+    @property
+    def overtaken(self) -> str:
+        """The reason in the history if another program has moved the record."""
+        return text("moved_elsewhere", worker=self.who, to=self.to).dump()
+
     def _allowed(self, frm: str) -> bool:
         """Whether ``frm`` is ``to`` itself, an earlier name, or a state to repair."""
         life, to = self.ref.kind.lifecycle, self.to
@@ -167,9 +179,14 @@ class Settled:
 
 @value
 class Lost:
-    """Nothing was written: the lease was lost, or the record is absent or in another state."""
+    """Nothing was written: the lease was lost, or the record is absent or in another state.
+
+    ``moved_to``: the state to which another program moved the record while it was held. It stays
+    there, and the lease has ended.
+    """
 
     ref: Ref
+    moved_to: str | None = None
 
 
 @value

@@ -25,6 +25,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "run_stopped": "given back: {why}",
     "batch_lost": "given back: the lease of another record in its batch was lost",
     "lease_expired": "the lease of {worker} expired",
+    "moved_elsewhere": "another program moved it while {worker} held it; the outcome {to} is lost",
     "store_failed": "the store could not be used: {why}",
     "not_counted": "not counted as an attempt, because the stage pauses: {type}: {why}",
     "stage_waits": "given back: {stage} pauses until {until}",

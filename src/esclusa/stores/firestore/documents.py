@@ -10,7 +10,7 @@ from typing import Any
 from esclusa.model.errors import BadRecord
 from esclusa.model.kind import Kind, Ref
 from esclusa.model.record import Record
-from esclusa.model.settlement import Step
+from esclusa.model.settlement import Settlement, Step
 from esclusa.stores.firestore import names
 from esclusa.stores.firestore.codec import (
     SEQ,
@@ -179,6 +179,11 @@ class DocumentState:
         if "finished_at" in self.kind.extras and before != to:
             staged = to in context.staged_states.get(self.kind.table, ())
             self.set("finished_at", None if staged else context.now)
+
+    def give_up(self, context: CallContext, s: Settlement) -> None:
+        """End the lease of a record that another program has moved; change nothing else."""
+        self.add_step(s.frm[0], self.status, context.now, "", s.run, None, s.overtaken)
+        self.end_lease(context, self.status, self.status)
 
     # Writing
 

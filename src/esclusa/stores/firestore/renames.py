@@ -46,8 +46,9 @@ async def rename_states(
 ) -> int:
     """Give records in renamed states their present state; return how many.
 
-    Lease, attempts and times of a record stay. A document that was written meanwhile is left for
-    the next call. ``refused``: what cannot be written with one more step in its history.
+    Attempts and times of a record stay. A document that a worker holds, or that was written
+    meanwhile, is left for a later call. ``refused``: what cannot be written with one more step in
+    its history.
     """
     if not kind.lifecycle.renamed:
         return 0
@@ -59,6 +60,8 @@ async def rename_states(
     for each in [f for f in found if f.id not in refused.ids][:limit]:
         doc = document_state(context, Ref(kind, each.id), each.document)
         assert doc is not None
+        if _is_held(context, doc):
+            continue
         try:
             writes = _renamed(context, doc, who)
         except BadRecord as error:
@@ -74,6 +77,11 @@ async def rename_states(
             continue
     written = await client.each(single, "rename")
     return moved + sum(result is not None for result in written)
+
+
+def _is_held(context: CallContext, doc: DocumentState) -> bool:
+    until = doc.get("due_at")
+    return doc.get("leased_by") is not None and until is not None and until > context.now
 
 
 def _renamed(context: CallContext, doc: DocumentState, who: str) -> list[object]:

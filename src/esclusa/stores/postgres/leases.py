@@ -1,4 +1,4 @@
-"""Renew leases; a lease whose row cannot be written is kept in a table of its own.
+"""Renew and end leases; a lease whose row cannot be written is kept in a table of its own.
 
 Another program may have locked the row, or a trigger of it may fail. A claim takes no record whose
 lease is kept there.
@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from esclusa.model.errors import StoreUnavailable
-from esclusa.model.settlement import ClaimRequest, Renewal
+from esclusa.model.settlement import ClaimRequest, Renewal, Settlement
 from esclusa.stores.isolate import StatementTimeout
 from esclusa.stores.postgres.client import TABLE_ERRORS, ConnectionPools
 from esclusa.stores.postgres.codec import TIME_WITHOUT_ZONE, Table, TableColumn, literal
+from esclusa.stores.postgres.moves import in_joined, joined
 from esclusa.stores.postgres.statements import (
     IS_LEASED,
     NOW,
     ROW_LOCK,
     STAMP,
+    STAMP_ONCE,
     WriteContext,
 )
 
@@ -117,6 +119,52 @@ async def renew(
     held = {row[0] for row in rows}
     others = [r for r in renewals if r.ref.id not in held]  # they are locked or lost
     return held | await _keep(context, table, others) if others else held
+
+
+async def end_overtaken(
+    context: WriteContext, table: Table, settlements: Sequence[Settlement]
+) -> dict[str, str]:
+    """End the leases of records that another program has moved; return their states by id.
+
+    Nothing else of such a record is written. Its history says who held it.
+    """
+    given = [s for s in settlements if table.is_possible_id(s.ref.id)]
+    statement = table.statement("overtaken", lambda: _overtaken_statement(table))
+    rows = await context.fetch(
+        statement,
+        context.offset,
+        [s.ref.id for s in given],
+        [s.fence for s in given],
+        [joined(s.held_in) for s in given],
+        [s.frm[0] for s in given],
+        [s.run for s in given],
+        [s.overtaken for s in given],
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def _overtaken_statement(table: Table) -> str:
+    c, key, history = table.columns, table.id.ident, ""
+    ended = [c["leased_by"], *(x for n, x in table.extras.items() if n == "leased_at")]
+    if table.kind.history:
+        history = f""",
+        history AS (
+            INSERT INTO {table.installation.history}
+                (table_name, record_id, from_state, to_state, at, who, run, reason)
+            SELECT {literal(table.name)}, id, was, state, {STAMP_ONCE}, '', run, reason FROM ended
+        )"""
+    return f"""WITH ended AS (
+            UPDATE {table.ident} t SET {", ".join(f"{column.ident} = NULL" for column in ended)}
+            FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[])
+                AS u(id, fence, states, was, run, reason)
+            WHERE t.{key} = {table.id.write("u.id")}
+                AND t.{key} = ANY({table.id_array("$2::text[]")})
+                AND {c["fence"].expr()} = u.fence
+                AND {IS_LEASED.format(leased_by=c["leased_by"].ident)}
+                AND NOT {in_joined(table, "u.states")}
+            RETURNING u.id, {table.status.read()} AS state, u.was, u.run, u.reason
+        ){history}
+        SELECT id, state, $1::interval FROM ended"""
 
 
 def _arrays(renewals: Sequence[Renewal]) -> tuple[list[str], list[int], list[float]]:

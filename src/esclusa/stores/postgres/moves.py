@@ -40,8 +40,18 @@ _HISTORY_VALUES = {
 _DETAILS = ("changes", "log")
 
 
-# Between the states of a parameter: no declared state has it, nor one of another program.
+# Between the states of a parameter. No declared state has it, nor one of another program.
 _SEPARATOR = "\x1f"
+
+
+def joined(states: Iterable[str]) -> str:
+    """States as one parameter, for ``in_joined``."""
+    return _SEPARATOR.join(states)
+
+
+def in_joined(table: Table, states: str) -> str:
+    """Return the test that a row is in one of these states."""
+    return f"{table.status.read()} = ANY(string_to_array({states}, '{_SEPARATOR}'))"
 
 
 @value
@@ -114,11 +124,10 @@ def _params(
     details: Sequence[str],
 ) -> list[MoveParam]:
     each = [row.settlement for row in rows]
-    match = [s.fence if fenced else _SEPARATOR.join(s.frm) for s in each]
+    states = [joined(s.held_in if fenced else s.frm) for s in each]
     params = [
         _param("id", "text", [s.ref.id for s in each], may_share=False),
-        # not shared, though fences often are equal: the planner would guess how many rows have it
-        _param("match", "bigint" if fenced else "text", match, may_share=False),
+        _param("states", "text", states),
         _param("target", "text", [s.to for s in each]),
         _param("attempts", "bigint", [s.attempts for s in each]),
         _param("until", "timestamptz", [s.until for s in each]),
@@ -126,6 +135,9 @@ def _params(
         _param("error", "jsonb", [None if s.error is None else json_text(s.error) for s in each]),
         _param("clear", "boolean", [s.clear_error for s in each]),
     ]
+    if fenced:
+        # not shared, though fences often are equal: the planner would guess how many rows have it
+        params.append(_param("fence", "bigint", [s.fence for s in each], may_share=False))
     if table.kind.history:
         params += [
             _param("who", "text", [s.who for s in each]),
@@ -168,11 +180,10 @@ def _move_statement(
             labels.append(param.label)
     sets = _sets(table, fenced, names, refer)
     sets = sets or {table.id.ident: f"t.{table.id.ident}"}
+    match = in_joined(table, refer["states"])
     if fenced:
         leased = IS_LEASED.format(leased_by=c["leased_by"].ident)
-        match = f"{c['fence'].expr()} = u.match AND {leased}"
-    else:
-        match = f"{table.status.read()} = ANY(string_to_array(u.match, '{_SEPARATOR}'))"
+        match = f"{c['fence'].expr()} = u.fence AND {leased} AND {match}"
     if guard is not None:
         match += f" AND NOT {_exists(context.table(guard.kind), guard)}"
     tracked = table.kind.track

@@ -17,6 +17,7 @@ from esclusa.stores.postgres.codec import TEXT_TYPES, Table, literal
 from esclusa.stores.postgres.limits import LONG_LIMITS
 from esclusa.stores.postgres.queries import occurring_states
 from esclusa.stores.postgres.statements import (
+    NOW,
     ROW_LOCK,
     STAMP_ONCE,
     in_states,
@@ -118,13 +119,16 @@ async def _storable(connections: ConnectionPools, table: Table) -> Mapping[str, 
 
 
 def _rename_statement(table: Table, renamed: Mapping[str, str], *, only: bool = False) -> str:
-    """Pick, change and add to the history. Lease, attempts and times of a record stay.
+    """Pick, change and add to the history. Attempts and times of a record stay.
 
-    A row that another session has locked is left for the next call. The last value has ids: the
-    only ones to pick, or those to leave out.
+    A row that another session has locked, or a worker holds, is left for a later call. The last
+    value has ids: the only ones to pick, or those to leave out.
     """
     picked = _is_one_of(table, "$4")
     picked = picked if only else f"(cardinality($4::text[]) = 0 OR NOT {picked})"
+    if table.kind.track.complete:
+        leased_by, due = table.columns["leased_by"], table.columns["due_at"]
+        picked += f" AND (t.{leased_by.ident} IS NULL OR {due.expr()} <= {due.write_time(NOW)})"
     status = table.status
     cases = " ".join(
         f"WHEN {literal(old)} THEN {status.write(literal(new))}" for old, new in renamed.items()

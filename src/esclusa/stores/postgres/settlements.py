@@ -25,6 +25,7 @@ from esclusa.stores.isolate import describe
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch, error_message
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.inserts import insert, wakes
+from esclusa.stores.postgres.leases import end_overtaken
 from esclusa.stores.postgres.limits import StatementLimits
 from esclusa.stores.postgres.moves import SettlementRow, grouped, move
 from esclusa.stores.postgres.notifications import notify
@@ -73,14 +74,32 @@ async def settle(
         except EffectsRejected as rejection:
             rejected |= rejection.faults
             numbered = [(n, s) for n, s in numbered if n not in rejected]
+    lost = [s for n, s in numbered if n not in done and s.fence is not None]
+    moved_to = await _overtaken(context(connections.fetch), lost) if lost else {}
     return [
         Rejected(s.ref, rejected[n])
         if n in rejected
         else Settled(s.ref)
         if n in done
-        else Lost(s.ref)
+        else Lost(s.ref, moved_to.get(s.ref))
         for n, s in enumerate(settlements)
     ]
+
+
+async def _overtaken(context: WriteContext, lost: list[Settlement]) -> dict[Ref, str]:
+    """Return the states to which another program moved records that were held.
+
+    Their leases end now, or, if that fails, by themselves: what is settled is settled.
+    """
+    states: dict[Ref, str] = {}
+    try:
+        for kind, group in _by_table(lost, lambda s: s.ref.kind):
+            table = context.table(kind)
+            moved = await end_overtaken(context, table, group)
+            states |= {Ref(kind, id): state for id, state in moved.items()}
+    except Exception:  # noqa: BLE001, S110 - nothing that is settled may be reported as an error
+        pass
+    return states
 
 
 async def _settle(

@@ -24,6 +24,7 @@ from esclusa.stores.sqlite.statements import (
     select_json,
     table_of,
     text_array,
+    time_expr,
 )
 from esclusa.stores.sqlite.transaction import Transaction
 
@@ -45,11 +46,14 @@ def rename_states(
 ) -> int:
     """Give records in renamed states their present state; return how many.
 
-    Lease, attempts and times of a record stay. ``refused``: ids to leave out. ``only``: these ids.
+    Attempts and times of a record stay. One that is held is left until its lease has ended.
+    ``refused``: ids to leave out. ``only``: these ids.
     """
     moved = 0
     for old, new in kind.lifecycle.renamed.items() if "status" in kind.columns else ():
-        rows = _in_state(transaction.connection, kind, old, limit - moved, refused, only)
+        rows = _in_state(
+            transaction.connection, kind, old, limit - moved, refused, only, transaction.stamp
+        )
         if rows:
             _rename(transaction, kind, old, new, rows, who)
             moved += len(rows)
@@ -75,14 +79,20 @@ def _in_state(
     limit: int,
     refused: Collection[str],
     only: Sequence[str] | None,
+    now: str | None = None,
 ) -> list[list[Any]]:
-    """Return locator and id of records in a state."""
+    """Return locator and id of records in a state; with ``now``, of those that nobody holds."""
     columns = f"{locator(kind)} AS l, {json_expr(kind, 'id')} AS i"
     tests, values = [f"{expr(kind, 'status')} = ?"], [state]
     for ids, word in ((only, "IN"), (list(refused) or None, "NOT IN")):
         if ids is not None:
             tests.append(f"{quote(kind.id_column)} {word} (SELECT value FROM carray(?))")
             values.append(text_array(ids))
+    if now is not None and kind.track.complete:
+        tests.append(
+            f"({quote(kind.track['leased_by'])} IS NULL OR {time_expr(kind, 'due_at')} <= ?)"
+        )
+        values.append(now)
     found = f"SELECT {columns} FROM {table_of(kind)} WHERE {' AND '.join(tests)} LIMIT ?"
     return fetch_json(connection, select_json("l, i", f"({found})"), (*values, limit))
 

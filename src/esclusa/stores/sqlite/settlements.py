@@ -16,7 +16,14 @@ from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdic
 from esclusa.stores.sqlite import inserts
 from esclusa.stores.sqlite.client import fetch_value
 from esclusa.stores.sqlite.codec import encode_json, encode_time
-from esclusa.stores.sqlite.statements import conditions, quote, table_of, time_expr, where_clause
+from esclusa.stores.sqlite.statements import (
+    conditions,
+    locator,
+    quote,
+    table_of,
+    time_expr,
+    where_clause,
+)
 from esclusa.stores.sqlite.transaction import MOVE_COLUMNS, RowState, RowUpdates, Transaction
 
 _ERROR_KEYS = {"error_type": "type", "error_message": "message"}
@@ -64,6 +71,9 @@ def _settle(
         if row is None or not _applies(s, row):
             verdicts.append(Lost(s.ref))
             continue
+        if s.fence is not None and row.status not in s.held_in:
+            verdicts.append(_give_up(transaction, s, row))
+            continue
         if i in rejected:
             verdicts.append(Rejected(s.ref, rejected[i]))
             continue
@@ -91,6 +101,21 @@ def _settle(
 def _applies(s: Settlement, row: RowState) -> bool:
     held = row.fence == s.fence and row.holder is not None
     return row.status in s.frm if s.fence is None else held
+
+
+def _give_up(transaction: Transaction, s: Settlement, row: RowState) -> Lost:
+    """End the lease of a record that another program has moved; write nothing else."""
+    kind = s.ref.kind
+    columns = [kind.track["leased_by"], *(c for n, c in kind.extras.items() if n == "leased_at")]
+    sets = ", ".join(f"{quote(column)} = NULL" for column in columns)
+    transaction.connection.execute(
+        f"UPDATE {table_of(kind)} SET {sets} WHERE {locator(kind)} = ?", (row.locator,)
+    )
+    row.holder = None
+    if kind.history:
+        step = (s.frm[0], row.status, transaction.stamp, "", s.run, None, s.overtaken, None)
+        transaction.add_history([(kind.table, row.id, *step)])
+    return Lost(s.ref, row.status)
 
 
 def _move(transaction: Transaction, updates: RowUpdates, s: Settlement, row: RowState) -> None:
