@@ -154,12 +154,15 @@ async def test_pages_follow_odd_times(empty_database: Database, bare_store: Any)
 async def test_a_key_is_found_that_is_stored_as_a_number(
     empty_database: Database, bare_store: Any
 ) -> None:
-    rows = [row("a", 1), row("b", 20)]
+    long = 1_989_350_000_000_000_123  # as X makes them
+    rows = [row("a", 1), row("b", 20), row("c", long)]
     await empty_database.make_table("searches", COLUMNS | {"post_id": "int"}, "id", rows)
     store = await bare_store((Search.kind,), (CHECK,))
-    answers = await store.insert([Search(platform="x", post_id=id) for id in ("1", "20", "30")])
-    assert answers[:2] == [Duplicate("a"), Duplicate("b")]
-    assert isinstance(answers[2], Inserted)
-    for post_id, id in (("1", "a"), ("20", "b")):
+    answers = await store.insert(
+        [Search(platform="x", post_id=id) for id in ("1", "20", str(long), "30")]
+    )
+    assert answers[:3] == [Duplicate("a"), Duplicate("b"), Duplicate("c")]
+    assert isinstance(answers[3], Inserted)
+    for post_id, id in (("1", "a"), ("20", "b"), (str(long), "c")):
         page = await store.find(query(Search.kind, {"platform": "x", "post_id": post_id}))
         assert [record.id for record in page.items] == [id]

@@ -27,6 +27,7 @@ from support.replies import environ
 from esclusa.app import open_runtime, open_store
 from esclusa.cli import code_of
 from esclusa.pipelines.replies import process_jobs, process_posts
+from esclusa.pipelines.replies.client import InformationTracerClient
 from esclusa.pipelines.replies.records import Job, Post
 
 ATTACHED = json.dumps(
@@ -158,7 +159,7 @@ def whole_database(origin: Origin) -> dict[str, str]:
     """Every state, every odd type, duplicates and jobs in flight; ids by what they are."""
     now = datetime.now(UTC)
     ids = {
-        "waiting": origin.post("100"),
+        "waiting": origin.post("100", replies_count=float("nan")),
         "text times": origin.post(
             "101", created_at="2025-12-27T10:00:00", post_created_at="27 Dec 2025", updated_at=...
         ),
@@ -166,6 +167,7 @@ def whole_database(origin: Origin) -> dict[str, str]:
         "number id": origin.post(103, replies_count="many", max_posts_replies="100"),
         "old maximum": origin.post("104", max_posts_replies=..., max_replies=7, note="kept"),
         "no window": origin.post("105", start_date=..., end_date=..., post_created_at=...),
+        "no platform": origin.post("112", platform=...),
         "no country": origin.post("106", country=..., candidate_id=...),
         "capital": origin.post("107", platform="Facebook"),
         "one": origin.post("108"),
@@ -188,7 +190,7 @@ def whole_database(origin: Origin) -> dict[str, str]:
         origin.job(ids["failed often"], "failed")
     origin.job(ids["failed once"], "failed")
     jobs = {
-        "flying": origin.job(ids["in flight"]),
+        "flying": origin.job(ids["in flight"], sort_by="relevance"),
         "old": origin.job(ids["in flight"], max_posts_replies=..., max_posts=20),
         "left": origin.job(ids["orphan"], "processing"),
         "theirs": origin.job(ids["held"], "processing", updated_at=now),
@@ -241,9 +243,10 @@ async def test_the_teams_database_is_taken_over(
     run = await trial.submit(max_posts=1)
     # The oldest, whatever the type of its time; SQLite has no order for text that is not ISO.
     assert trial.submitted() == ["reply:101" if team.file is None else "reply:102"]
-    assert run["counters"]["adopted"] == 23
+    assert run["counters"]["adopted"] == 24
     counters = (await trial.submit())["counters"]
-    assert (counters["adopted"], counters["without_window"]) == (0, 1)
+    assert (counters["adopted"], counters["without_window"], counters["retried"]) == (0, 1, 1)
+    assert (await trial.records.get(Post, ids["no platform"])).attempts == 1
     assert (counters["duplicates"], counters["exhausted"], counters["unreadable_files"]) == (
         1,
         1,
@@ -256,6 +259,7 @@ async def test_the_teams_database_is_taken_over(
         "number id": "processing",
         "old maximum": "processing",
         "no window": "processing",
+        "no platform": "noreplies",
         "no country": "processing",
         "capital": "processing",
         "one": "processing",
@@ -314,6 +318,8 @@ async def test_the_teams_database_is_taken_over(
     assert len(new) == 12
     again = await trial.submit()
     assert (again["counters"]["submitted"], again["counters"]["adopted"]) == (1, 0)  # the duplicate
+    total = (await trial.call("GET", "/replies/report"))["total"]
+    assert total["replies_expected"] > 0
 
 
 async def test_uploads_go_on(
@@ -346,6 +352,8 @@ async def test_uploads_go_on(
     answer = await trial.call("POST", "/posts", [row])
     assert (answer["created"], answer["known"]) == (0, 1)
     assert "known for the candidate hnd09sosa" in answer["warnings"][0]["warning"]
+    plain = await trial.call("POST", "/posts", [row | {"platform": "twitter"}])
+    assert (plain["created"], plain["known"]) == (0, 1)
     assert (await trial.submit())["counters"]["submitted"] == 1
     assert (await trial.records.get(Post, id)).status == "processing"
     assert len(await team.stored("posts")) == 3
@@ -434,31 +442,67 @@ async def test_jobs_that_others_hold_are_left_for_a_while(
 async def test_the_old_service_goes_on(
     team: Team, new_trial: Any, sim: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A post that it takes in this moment is not searched twice; a job that it deletes is lost."""
+    """What it moves in this moment stays there; a post is not searched twice.
+
+    A job that it deletes is lost.
+    """
     taken, deleted = team.origin.post("1"), team.origin.post("2", "processing")
     removed = team.origin.job(deleted)
+    checked = team.origin.post("3", "processing")
+    verified = team.origin.job(checked)
+    searched, skipped = (
+        team.origin.post("4", platform="youtube"),
+        team.origin.post("5", platform="youtube"),
+    )
     await team.write()
     sim.every_job = True
     await team.migrate(sim, monkeypatch, tmp_path)
     trial = await new_trial(**team.settings)
     looked = process_posts.existing_file
 
-    async def moved_meanwhile(artifacts: Any, post: Any) -> Any:
-        await team.change("posts", post.id, status="processing")
+    async def moved_before_the_search(artifacts: Any, post: Any) -> Any:
+        if post.id == taken:
+            await team.change("posts", post.id, status="processing")
         return await looked(artifacts, post)
 
-    monkeypatch.setattr(process_posts, "existing_file", moved_meanwhile)
+    submit = InformationTracerClient.submit
+
+    async def moved_during_the_search(client: Any, search: Any) -> Any:
+        answer = await submit(client, search)
+        id, state = (searched, "processing") if search.post_id == "4" else (skipped, "skipped")
+        await team.change("posts", id, status=state)
+        return answer
+
+    monkeypatch.setattr(process_posts, "existing_file", moved_before_the_search)
+    monkeypatch.setattr(InformationTracerClient, "submit", moved_during_the_search)
     run = await trial.submit()
-    assert (run["counters"]["submitted"], trial.submitted()) == (0, [])
-    assert (await team.stored("posts"))[taken]["status"] == "processing"
+    assert sorted(trial.submitted()) == ["reply:4", "reply:5"]
+    assert (run["counters"]["submitted"], run["counters"]["lost"]) == (2, 1)
+    posts = await team.stored("posts")
+    assert [posts[id]["status"] for id in (taken, searched, skipped)] == [
+        "processing",
+        "processing",
+        "skipped",
+    ]
+    assert posts[skipped]["esclusa_leased_by" if not team.is_firestore else "leased_by"] is None
+    jobs = {job["post_doc_id"] for job in (await team.stored("pending_jobs")).values()}
+    assert searched in jobs  # the search is paid, and its job is kept
+    assert skipped not in jobs
     found = process_jobs.existing_file
 
-    async def deleted_meanwhile(artifacts: Any, job: Any) -> Any:
-        await team.change("pending_jobs", job.id)
+    async def changed_meanwhile(artifacts: Any, job: Any) -> Any:
+        if job.id == removed:
+            await team.change("pending_jobs", job.id)
+        if job.id == verified:
+            await team.change("pending_jobs", job.id, status="verified")
         return await found(artifacts, job)
 
-    monkeypatch.setattr(process_jobs, "existing_file", deleted_meanwhile)
+    monkeypatch.setattr(process_jobs, "existing_file", changed_meanwhile)
     run = await trial.check()
-    assert (run["counters"]["taken"], run["counters"]["done"]) == (1, 0)
-    assert removed not in await team.stored("pending_jobs")
-    assert (await team.stored("posts"))[deleted]["status"] in ("processing", "noreplies")
+    assert (run["counters"]["taken"], run["counters"]["done"], run["counters"]["lost"]) == (3, 1, 2)
+    jobs = await team.stored("pending_jobs")
+    assert removed not in jobs
+    assert jobs[verified]["status"] == "verified"
+    posts = await team.stored("posts")
+    assert posts[checked]["status"] == "processing"  # the next run lets it follow its jobs
+    assert posts[deleted]["status"] in ("processing", "noreplies")

@@ -21,7 +21,7 @@ from esclusa import (
 )
 from esclusa.imports import ImportedRow, ImportReport, read_time
 from esclusa.pipelines.replies.actions import has_done_job
-from esclusa.pipelines.replies.answers import id_fault
+from esclusa.pipelines.replies.answers import PLATFORM_LIMITS, id_fault
 from esclusa.pipelines.replies.client import open_client
 from esclusa.pipelines.replies.records import Job, Post
 from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
@@ -33,6 +33,8 @@ FILTERS = ("platform", "country", "candidate_id", "post_id")
 BATCH = 1000
 # Keys that one query asks for.
 KEYS = 5
+# Platforms with capital letters, as the service before stored them if its files had them.
+_CAPITALS = [name for each in PLATFORM_LIMITS for name in (each.title(), each.upper())]
 _NAMES = ("platform", "post_id", "country", "candidate_id")
 _COUNTS = ("replies_count", "max_posts_replies", "max_replies")
 _DAYS = ("start_date", "end_date")
@@ -108,8 +110,9 @@ class ReplyOperations:
         candidate than the known post, or if it does not say when the post was published.
         """
         report = ImportReport()
-        # Posts that an earlier upload may have stored with a capital letter in their platform.
-        respelled: list[tuple[int, str, Post]] = []
+        # Posts that an earlier upload may have stored with capital letters in their platform.
+        respelled: list[tuple[int, set[str], Post]] = []
+        capitals = await self._records.first(Post, {"platform": one_of(*_CAPITALS)}) is not None
 
         def drafts() -> Iterator[tuple[int, Post]]:
             for row in rows:
@@ -120,11 +123,13 @@ class ReplyOperations:
                     continue
                 for warning in _row_warnings(post):
                     report.warn(row.number, warning)
-                given = str((row.values or {})["platform"]).strip()
-                if given == post.platform:
-                    yield row.number, post
+                spelled = {str((row.values or {})["platform"]).strip()} - {post.platform}
+                if capitals:
+                    spelled |= {post.platform.title(), post.platform.upper()}
+                if spelled:
+                    respelled.append((row.number, spelled, post))
                 else:
-                    respelled.append((row.number, given, post))
+                    yield row.number, post
 
         try:
             await self._load(report, drafts())
@@ -156,17 +161,19 @@ class ReplyOperations:
                 _compare_known(report, number, post, first)
 
     async def _unknown(
-        self, report: ImportReport, rows: Sequence[tuple[int, str, Post]]
+        self, report: ImportReport, rows: Sequence[tuple[int, set[str], Post]]
     ) -> AsyncIterator[tuple[int, Post]]:
-        """Yield the rows of which no post is stored under the platform as the row spells it."""
+        """Yield the rows of which no post is stored with their platform in another spelling."""
         for start in range(0, len(rows), KEYS):
             part = rows[start : start + KEYS]
             ids = one_of(*{str(post.post_id) for _, _, post in part})
-            spelled = one_of(*{given for _, given, _ in part})
+            spelled = one_of(*set().union(*(spelled for _, spelled, _ in part)))
             where = {"platform": spelled, "post_id": ids}
-            found = {(p.platform, p.post_id): p async for p in self._records.each(Post, where)}
-            for number, given, post in part:
-                if (first := found.get((given, post.post_id))) is None:
+            found = {
+                (p.platform.lower(), p.post_id): p async for p in self._records.each(Post, where)
+            }
+            for number, _, post in part:
+                if (first := found.get((post.platform, post.post_id))) is None:
                     yield number, post
                 else:
                     report.known += 1

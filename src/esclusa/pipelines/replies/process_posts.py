@@ -51,10 +51,13 @@ from esclusa.pipelines.replies.takeover import follow_jobs, report
 WAITING: dict[str, Any] = {"status": "noreplies", "exhausted": False}
 EXHAUSTED: dict[str, Any] = {"status": "noreplies", "exhausted": True}
 # Twitter first, then the other platforms by name; the stage's order holds within each group.
+#
+# At last what other programs wrote without a platform, or with one that is no text: it is an error.
 PLATFORM_GROUPS: tuple[dict[str, Any], ...] = (
     {"platform": "twitter"},
     {"platform": below("twitter")},
     {"platform": above("twitter")},
+    {},
 )
 # The states from which a job starts again if the provider returns its id for a new search.
 RESUBMITTABLE = ("failed", "quota_exceeded", "empty_result")

@@ -155,7 +155,7 @@ class Job(
     max_posts_replies: Count = None
     # The old name of `max_posts_replies`, still read and written.
     max_posts: Count = None
-    sort_by: SortBy | None = None
+    sort_by: Name = None
     retry_count: Number = 0
     recollect: Flag = False
     saved_file: str | None = None

@@ -53,7 +53,10 @@ def abandoned(before: datetime) -> dict[str, Any]:
 
 
 def report(state: RunState, table: str) -> None:
-    """Say in the message of a run that found records of another program what was taken over."""
+    """Say in the message of a run that found records of another program what was taken over.
+
+    A message that the run has already follows.
+    """
     run = state.run
     names = {
         "adopted": f"{table} of another program",
@@ -63,4 +66,5 @@ def report(state: RunState, table: str) -> None:
     }
     found = [f"{run.counters[n]:,} {words}" for n, words in names.items() if run.counters[n]]
     if run.counters["adopted"]:
-        run.end("ok", f"taken over: {', '.join(found)}")
+        message = f"taken over: {', '.join(found)}"
+        run.end(run.outcome, f"{message}; {run.message}" if run.message else message)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +45,8 @@ NAME = "__name__"
 ERROR_TYPE = ALIASES["error_type"]
 _Filter: Any = type(StructuredQuery().where)
 _MAX_VALUES = 30
-# A whole number as its text is written, within 64 bits.
-_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
+# A whole number as its text is written.
+_NUMBER = re.compile(r"0|-?[1-9]\d{0,18}")
 _OPS = {"eq": 5, "lt": 1, "le": 2, "gt": 3, "ge": 4}
 _IN, _IS_NULL, _IS_NOT_NULL, _AND, _OR = 8, 3, 5, 1, 2
 _ASCENDING, _DESCENDING = 1, 2
@@ -100,14 +100,20 @@ def as_stored(codec: Codec, name: str, cond: Cond) -> Cond:
     """
     if is_path(codec.types, name):
         given = cond.value if cond.op == "in" else (cond.value,)
-        numbers = [int(text) for text in given if _NUMBER.fullmatch(text)]
+        numbers = _whole_numbers(given)
         flags = [text == "true" for text in given if text in ("true", "false")]
         return Cond("in", (*given, *numbers, *flags)) if numbers or flags else cond
     if not codec.foreign or name not in codec.kind.by_name or codec.types[name] != "text":
         return cond
     given = cond.value if cond.op == "in" else (cond.value,) if cond.op == "eq" else ()
-    numbers = [int(text) for text in given if isinstance(text, str) and _NUMBER.fullmatch(text)]
+    numbers = _whole_numbers(given)
     return Cond("in", (*given, *numbers)) if numbers else cond
+
+
+def _whole_numbers(given: Iterable[Any]) -> list[int]:
+    """The texts that are whole numbers of 64 bits, as such."""
+    texts = (text for text in given if isinstance(text, str) and _NUMBER.fullmatch(text))
+    return [number for number in map(int, texts) if -(2**63) <= number < 2**63]
 
 
 def _ids(where: Conditions) -> tuple[str, ...] | None:

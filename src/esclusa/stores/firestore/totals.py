@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import isfinite
 from typing import Any
 
 from esclusa.model.kind import Kind
@@ -86,7 +87,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _number(value: Any) -> int | float:
-    """Another program may have stored a number as text."""
+    """Another program may have stored a number as text, or one that is not finite."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
-    return value if type(value) in (int, float) else 0
+    return value if type(value) is int or (type(value) is float and isfinite(value)) else 0
