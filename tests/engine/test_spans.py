@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from esclusa import App, Attempt, Backoff, Lifecycle, Outcome, Record, To
+from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
 
 pytestmark = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
@@ -22,6 +23,11 @@ class Order(Record, table="orders", key="number"):
         new -> busy -> done | bad | new
         bad -> new
     """)
+
+
+class Note(Record, table="notes"):
+    text: str
+    lifecycle = Lifecycle("new -> done")
 
 
 class Spans:
@@ -95,6 +101,52 @@ async def test_spans_of_a_handler_are_within_that_of_the_attempt(
         first.context.span_id,
         second.context.span_id,
     ]
+
+
+async def test_first_attempt_links_to_the_span_in_which_the_record_was_added(
+    new_engine: Any, spans: Spans
+) -> None:
+    engine = await new_engine(shop(spans, plain=False), telemetry=spans.telemetry)
+    with spans.tracer.start_as_current_span("POST /orders") as request:
+        await engine.records.insert([Order(number="1"), Order(number="2")])
+    with spans.tracer.start_as_current_span("POST /orders again"):
+        await engine.records.insert([Order(number="1")])  # it is known
+    await engine.records.insert([Order(number="3")])  # nobody asked
+    with log.tracing(log.Trace("a" * 32, "b" * 16, sampled=True)):  # of a client that makes spans
+        await engine.records.insert([Order(number="4")])
+    with log.tracing(log.Trace("a" * 32, "b" * 16, sampled=False)):
+        await engine.records.insert([Order(number="5")])
+    await engine.run_cycle("shop.pay")
+    linked = {
+        span.attributes["esclusa.record"]: [f"{link.context.span_id:016x}" for link in span.links]
+        for span in spans.named("handle shop.pay")
+        if span.attributes is not None and span.attributes["esclusa.attempt"] == 1
+    }
+    asked = f"{request.get_span_context().span_id:016x}"
+    assert linked == {"1": [asked], "2": [asked], "3": [], "4": ["b" * 16], "5": []}
+
+
+async def test_records_of_a_batch_without_keys_are_linked_too(
+    new_engine: Any, spans: Spans
+) -> None:
+    app = App("notes")
+
+    @app.stage(Note, take="new", retry=Backoff(tries=None), batch=10)
+    async def read(notes: list[Note], at: Attempt) -> list[Outcome]:
+        return [To("done") for _ in notes]
+
+    engine = await new_engine(app, telemetry=spans.telemetry)
+    for name in ("first", "second"):
+        with spans.tracer.start_as_current_span(name):
+            await engine.records.insert([Note(text=name), Note(text=name)])
+    await engine.run_cycle("notes.read")
+    [handled] = spans.named("handle notes.read")
+    assert {link.context.span_id for link in handled.links} == {
+        span.context.span_id
+        for name in ("first", "second")
+        for span in spans.named(name)
+        if span.context is not None
+    }
 
 
 async def test_without_a_tracer_nothing_is_noted(new_engine: Any, spans: Spans) -> None:

@@ -36,6 +36,7 @@ from esclusa.engine.pauses import StagePauses
 from esclusa.engine.rates import Rates
 from esclusa.engine.read_model import ReadModel
 from esclusa.engine.read_shapes import Titles
+from esclusa.engine.record_spans import RecordSpans
 from esclusa.engine.records import Records
 from esclusa.engine.registration import WorkerRegistration
 from esclusa.engine.registry import Registry
@@ -100,7 +101,8 @@ class Engine:
         )
         self.startup = Startup(telemetry, options.store_wait)
         self.clock = clock = StoreClock(store)
-        self.records = records = Records(store)
+        self._record_spans = RecordSpans(store, telemetry)
+        self.records = records = Records(store, self._record_spans)
         self.alert_rules = AlertRules(records, clock, options)
         muted = self.alert_rules.muted
         self.alerts = AlertLog(store, records, clock, telemetry, worker, alert_sink, muted=muted)
@@ -112,6 +114,7 @@ class Engine:
             prune_history=store.prune_history,
         )
         self.registry = registry = Registry((*plans, system.bind(NoSettings())))
+        self._record_spans.tables = frozenset(s.kind.table for p in plans for s in p.stages)
         self._dead_letters = DeadLetters(store, registry)
         self._closer = DeadLetterCloser(self._dead_letters, worker)
         records.on_moved = self._closer.close
@@ -445,6 +448,7 @@ class Engine:
             stage_settler=stage_settler,
             clock=self.clock,
             telemetry=self.telemetry,
+            record_spans=self._record_spans,
             options=self.options,
             suspects=self._suspects,
             gate=self.pauses.gate(stage),

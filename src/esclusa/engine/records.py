@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from itertools import islice
 from typing import Any, TypeVar, cast
 
+from esclusa.engine.record_spans import RecordSpans
 from esclusa.model.errors import BadRecord, StoreConflict, UndeclaredMove
 from esclusa.model.kind import Ref
 from esclusa.model.query import Page, Total, Where, grouping, null, query
@@ -35,15 +36,16 @@ _MAX_PUTS = 20
 class Records:
     """The store as pipelines see it: read, add, replace, delete. Only settlements move records."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, spans: RecordSpans | None = None) -> None:
         self._store = store
+        self._spans = spans
         # Called with records that ``put`` has moved.
         self.on_moved: Callable[[Sequence[Ref]], Awaitable[None]] | None = None
         self._written: Counter[str] = Counter()
 
     def counted(self, written: Counter[str]) -> Records:
         """The same, but what is created and removed is counted there."""
-        records = Records(self._store)
+        records = Records(self._store, self._spans)
         records.on_moved, records._written = self.on_moved, written
         return records
 
@@ -139,7 +141,7 @@ class Records:
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         """Add records in one transaction; a known key is left as it is."""
-        answers = await self._store.insert(records)
+        answers = await (self._spans or self._store).insert(records)
         if created := sum(isinstance(answer, Inserted) for answer in answers):
             self._written["created"] += created
         return answers

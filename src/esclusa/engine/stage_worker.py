@@ -15,6 +15,7 @@ from esclusa.engine.handler import HandlerCaller, HandlerPool, raised
 from esclusa.engine.leases import HeldLease, LeaseRenewer
 from esclusa.engine.options import Options
 from esclusa.engine.pauses import StageGate
+from esclusa.engine.record_spans import RecordSpans
 from esclusa.engine.runs import RunContext
 from esclusa.engine.stage_settler import StageSettler
 from esclusa.engine.suspects import StageSuspects, Suspects
@@ -56,6 +57,7 @@ class StageWorker:
         stage_settler: Callable[..., StageSettler],
         clock: StoreClock,
         telemetry: Telemetry,
+        record_spans: RecordSpans,
         options: Options,
         suspects: Suspects,
         gate: StageGate,
@@ -73,6 +75,7 @@ class StageWorker:
         self._settler = stage_settler(gate=gate, released=self._released)
         self._clock = clock
         self._telemetry = telemetry
+        self._record_spans = record_spans
         self._options = options
         self._paused = paused
         self._woken = asyncio.Event()
@@ -350,13 +353,14 @@ class StageWorker:
     async def _call_in_span(self, leases: list[Leased], attempt: Attempt) -> Sequence[Result]:
         """Call the handler within a span, so that spans that it makes are the span's children.
 
-        The span is linked to that of the attempt before, which the record's last error names.
+        The span is linked to that of the attempt before, which the record's last error names, or
+        to the one in which the record was added.
         """
         first = leases[0].record
         about = {"table": first.kind.table, "record": first.id, "records": len(leases)}
         about |= {"attempt": attempt.number, "run": self.run.id}
-        before = (first.last_error or {}).get("trace")
-        with self._telemetry.handler_span(self.stage.name, about, before) as span:
+        links = await self._record_spans.links([lease.record for lease in leases])
+        with self._telemetry.handler_span(self.stage.name, about, links) as span:
             attempt.span = span.context or None
             try:
                 answer = await self._handler.call(leases, attempt)

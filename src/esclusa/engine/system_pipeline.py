@@ -23,6 +23,7 @@ from esclusa.model.system_records import (
     IdempotentCall,
     Message,
     RateRecord,
+    RecordSpan,
     Run,
     StageSample,
     WorkerRecord,
@@ -39,6 +40,7 @@ KEEP: tuple[tuple[type[Record], str, timedelta], ...] = (
     (WorkerRecord, "started_at", timedelta(days=14)),
     (IdempotentCall, "called_at", timedelta(days=2)),
     (EndedSession, "ended_at", timedelta(days=1)),  # longer than a session lasts
+    (RecordSpan, "created_at", timedelta(days=14)),
     (Message, "created_at", timedelta(days=30)),
 )
 

@@ -362,6 +362,23 @@ class EndedSession(
     lifecycle = Lifecycle("kept")
 
 
+class RecordSpan(
+    Record,
+    table="esclusa_record_spans",
+    system=True,
+    key=("table_name", "record_id"),
+    history=False,
+    index=[("created_at",)],
+):
+    """The span in which a record was added, as a ``traceparent``: its first attempt links to it."""
+
+    table_name: str
+    record_id: str
+    span: str
+
+    lifecycle = Lifecycle("kept")
+
+
 class SavedFilter(
     Record,
     table="esclusa_saved_filters",
@@ -402,6 +419,7 @@ SYSTEM_RECORDS: tuple[type[Record], ...] = (
     Export,
     IdempotentCall,
     EndedSession,
+    RecordSpan,
     SavedFilter,
 )
 

@@ -62,6 +62,14 @@ def tracing(trace: Trace | None) -> Iterator[None]:
         _request_trace.reset(token)
 
 
+def request_span() -> str | None:
+    """The span of the present request's caller as a ``traceparent``; None if it is not sampled."""
+    trace = _request_trace.get()
+    if trace is None or trace.span is None or not trace.sampled:
+        return None
+    return f"00-{trace.trace}-{trace.span}-01"
+
+
 class _State:
     """The configuration of this process's log."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from esclusa.model.results import FAILED, LOG_LEVELS
 from esclusa.observability import log, redact, traces
 from esclusa.observability.metrics import Metrics
-from esclusa.ports.telemetry import Fields, HandlerSpan
+from esclusa.ports.telemetry import Fields, HandlerSpan, SpanLink
 
 
 class Observer:
@@ -71,12 +71,19 @@ class Observer:
                 f"claim {stage}", seconds, {"esclusa.stage": stage, "esclusa.count": count}, {}
             )
 
+    def caller_span(self) -> str | None:
+        try:
+            return traces.current_span() or log.request_span()
+        except Exception as error:  # noqa: BLE001  # telemetry must not break the work
+            self._switch_off(error)
+            return None
+
     def handler_span(
-        self, stage: str, attributes: Mapping[str, Any], before: str | None
+        self, stage: str, attributes: Mapping[str, Any], links: Sequence[SpanLink]
     ) -> AbstractContextManager[HandlerSpan]:
         about = {"esclusa.stage": stage} | {f"esclusa.{n}": v for n, v in attributes.items()}
         try:
-            return traces.handler_span(self._tracer, f"handle {stage}", about, before)
+            return traces.handler_span(self._tracer, f"handle {stage}", about, links)
         except Exception as error:  # noqa: BLE001  # telemetry must not break the work
             self._switch_off(error)
             return nullcontext(NoSpan())

@@ -6,9 +6,11 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+from esclusa.ports.telemetry import SpanLink
 
 _TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -69,8 +71,7 @@ class CurrentSpan:
 
     def __init__(self, span: Any) -> None:
         self._span = span
-        found = span.get_span_context()
-        self.context = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+        self.context = _traceparent(span.get_span_context())
 
     def result(self, outcome: str, *, failed: bool) -> None:
         self._span.set_attribute("esclusa.outcome", outcome)
@@ -81,14 +82,30 @@ class CurrentSpan:
 
 
 def handler_span(
-    tracer: Any, name: str, attributes: Mapping[str, Any], before: str | None
+    tracer: Any, name: str, attributes: Mapping[str, Any], links: Sequence[SpanLink]
 ) -> AbstractContextManager[CurrentSpan]:
-    """Start a span, which is current within the block; link it to the one that ``before`` names."""
+    """Start a span with these links, which is current within the block."""
     from opentelemetry.trace import Link  # noqa: PLC0415 - loaded already
 
-    linked = context_of(before)
-    links = () if linked is None else (Link(linked, {"esclusa.link": "previous attempt"}),)
-    return _current(tracer.start_span(name, attributes=dict(attributes), links=links))
+    linked = [
+        Link(context, {"esclusa.link": link.meaning})
+        for link in links
+        if (context := context_of(link.context)) is not None
+    ]
+    return _current(tracer.start_span(name, attributes=dict(attributes), links=linked))
+
+
+def current_span() -> str | None:
+    """The current span of this task or thread as a ``traceparent``; None if it is not sampled."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    return _traceparent(context) if context.is_valid and context.trace_flags.sampled else None
+
+
+def _traceparent(context: Any) -> str:
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 @contextmanager

@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
+from esclusa.model.value import value
+
 Fields: TypeAlias = Callable[[int], dict[str, Any]]
+
+
+@value
+class SpanLink:
+    """A link of a span to another, which ``context`` names as in a ``traceparent`` header."""
+
+    context: str
+    meaning: str
 
 
 class HandlerSpan(Protocol):
@@ -31,6 +41,9 @@ class Telemetry(Protocol):
     def spans(self) -> bool:
         """Whether spans are made."""
 
+    def caller_span(self) -> str | None:
+        """The span of the caller, or of the HTTP request; None if there is none or not sampled."""
+
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None:
         """Attempts had the same result; ``times`` has the seconds of each.
 
@@ -41,12 +54,9 @@ class Telemetry(Protocol):
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
 
     def handler_span(
-        self, stage: str, attributes: Mapping[str, Any], before: str | None
+        self, stage: str, attributes: Mapping[str, Any], links: Sequence[SpanLink]
     ) -> AbstractContextManager[HandlerSpan]:
-        """A span for one call of a handler; only called if ``spans`` are made.
-
-        ``before``: the context of the attempt before, to which the span is linked.
-        """
+        """A span for one call of a handler; only called if ``spans`` are made."""
 
     def counted(
         self, pipeline: str, name: str, amount: float, labels: Mapping[str, object]
@@ -79,10 +89,13 @@ class Silent:
 
     spans = False
 
+    def caller_span(self) -> str | None:
+        return None
+
     def settled(self, stage: str, result: str, times: Sequence[float], fields: Fields) -> None: ...
     def claimed(self, stage: str, count: int, seconds: float) -> None: ...
     def handler_span(
-        self, stage: str, attributes: Mapping[str, Any], before: str | None
+        self, stage: str, attributes: Mapping[str, Any], links: Sequence[SpanLink]
     ) -> AbstractContextManager[HandlerSpan]:
         raise AssertionError("no spans are made")
 
