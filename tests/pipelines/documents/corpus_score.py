@@ -1,8 +1,8 @@
 """Recall, precision and boxes of the values that the local processor reads.
 
 ``python tests/pipelines/documents/corpus_score.py [tuned|held_out|corpus_a|corpus_b|corpus_c|
-corpus_d] [COUNT] [--seeds=A,B] [--misses] [--scanned]`` measures COUNT documents of each seed;
-``--scanned`` as scans, read by Tesseract.
+corpus_d|corpus_e] [COUNT] [--seeds=A,B] [--misses] [--scanned]`` measures COUNT documents of each
+seed; ``--scanned`` as scans, read by Tesseract.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pipelines.documents import corpus_a, corpus_b, corpus_c, corpus_d
+from pipelines.documents import corpus_a, corpus_b, corpus_c, corpus_d, corpus_e
 from pipelines.documents.drawing import Statement
 from pipelines.documents.scanning import scanned
 from pipelines.documents.statements import held_out, tuned
@@ -169,6 +169,7 @@ if __name__ == "__main__":
         "corpus_b": corpus_b.documents,
         "corpus_c": corpus_c.documents,
         "corpus_d": corpus_d.documents,
+        "corpus_e": corpus_e.documents,
     }
     which = next((sets[a] for a in sys.argv[1:] if a in sets), tuned)
     number = next((int(a) for a in sys.argv[1:] if a.isdigit()), 64)

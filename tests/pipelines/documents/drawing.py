@@ -37,7 +37,7 @@ class Statement:
     values: list[Truth]
     org: str
     title: str
-    currency: str
+    currency: str | None
     scale: int
 
 
