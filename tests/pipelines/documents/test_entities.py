@@ -221,6 +221,8 @@ def test_name_of_a_value_can_have_its_year() -> None:
         ("about 12", {"text": "12.00"}, "12", "MXN"),
         ("(56)", {"moneyValue": {"currencyCode": "USD", "units": "-56"}}, "-56", "USD"),
         ("(56)", {"integerValue": 56}, "-56", "MXN"),
+        ("(1.234,50)", {"moneyValue": {"units": "1234", "nanos": 500000000}}, "-1234.5", "MXN"),
+        ("1.234.567,89", {"floatValue": 1234567.89}, "1234567.89", "MXN"),
         ("USD 10", None, "10", "USD"),
         ("10", None, "10", "MXN"),
     ],
@@ -237,6 +239,56 @@ def test_normalized_value_counts_before_the_text(
     [item] = values(map_answers([answer({"entities": [shared, entity]})]))
     assert (item["LINE_ITEM_VALUE"], item["CURRENCY"]) == (printed, currency)
     assert float(item["value"]) == pytest.approx(float(value), abs=1e-6)
+
+
+def entity(type: str, text: str | None, *properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": type, "confidence": 0.9, "properties": list(properties)} | (
+        {"mentionText": text} if text else {}
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        entity("LINE_ITEM_NAME", "Caja", entity("VALUE", "1.234"), entity("YEAR", "2024")),
+        entity(
+            "LINE_ITEM",
+            "Caja 1.234 2024",
+            entity("NAME", "Caja"),
+            entity("VALUE", "1.234", entity("YEAR", "2024")),
+        ),
+        entity("CUENTA", "Caja 1.234", entity("NOMBRE", "Caja"), entity("IMPORTE_2024", "1.234")),
+    ],
+)
+def test_entity_with_children_can_state_a_field_itself(row: dict[str, Any]) -> None:
+    found = map_answers([answer({"entities": [entity("table", None, row)]})])
+    [item] = values(found)
+    assert (item["LINE_ITEM_NAME"], item["value"], item["COLUMN_YEAR"]) == ("Caja", "1234", "2024")
+    assert item["confidence"] == 0.9
+
+
+def test_values_named_by_their_period_are_values_without_a_year() -> None:
+    row = entity(
+        "line_item",
+        None,
+        entity("name", "Caja"),
+        entity("current_year_value", "2"),
+        entity("importe_anterior", "1"),
+    )
+    found = values(map_answers([answer({"entities": [row]})]))
+    assert [(i["LINE_ITEM_NAME"], i["value"], i["COLUMN_YEAR"]) for i in found] == [
+        ("Caja", "2", None),
+        ("Caja", "1", None),
+    ]
+    assert all(i["confidence"] <= 0.5 for i in found)
+    assert [i["extra"] for i in found] == [{"CURRENT_YEAR_VALUE": "2"}, {"IMPORTE_ANTERIOR": "1"}]
+
+
+def test_unknown_numbers_beside_a_known_name_are_kept_and_a_warning() -> None:
+    row = entity("line_item", None, entity("name", "Caja"), entity("cifra", "1.234"))
+    found = map_answers([answer({"entities": [row]})])
+    assert {"CIFRA": "1.234"}.items() <= found.items[-1]["extra"].items()
+    assert [w["code"] for w in found.warnings] == ["no_line_items"]
 
 
 @pytest.mark.parametrize(

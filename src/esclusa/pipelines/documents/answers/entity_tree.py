@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as default_field
 from typing import Any
 
@@ -35,6 +35,11 @@ _USUAL_NAMES = {
 _USUAL = {name: target for target, names in _USUAL_NAMES.items() for name in names.split()}
 # A value whose name ends in its year: AMOUNT_2024.
 _VALUE_OF_YEAR = re.compile(r"(.+?)_?((?:19|20)\d\d)")
+# A value whose name says which of several it is: CURRENT_YEAR_VALUE, SALDO_ANTERIOR, VALUE_2.
+_WHICH = {
+    *("CURRENT", "PRIOR", "PREVIOUS", "PRECEDING", "LAST", "THIS", "YEAR", "PERIOD"),
+    *("ACTUAL", "ANTERIOR", "PREVIO", "ANO", "ANIO", "EJERCICIO", "PERIODO", "1", "2", "3"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,10 @@ class AnswerPart:
 
 @dataclass(slots=True)
 class EntityNode:
-    """An entity: its name, the field that it stands for, its text, value and place."""
+    """An entity: its name, the field that it stands for, its text, value and place.
+
+    ``year`` is the one in its name; ``is_named_by_period`` if the name only says which period.
+    """
 
     name: str
     field: str | None
@@ -65,6 +73,7 @@ class EntityNode:
     part: int
     version: str
     year: str | None = None
+    is_named_by_period: bool = False
     children: list[EntityNode] = default_field(default_factory=list)
 
     @property
@@ -105,10 +114,10 @@ class _TreeReader:
         name = plain_name(str(entity.get("type") or ""))
         path = (*above, name)
         children = [self.read(child, path) for child in entity.get("properties") or ()]
-        own, year = self._field(path, has_children=bool(children))
+        own, year = self._field(path)
         anchor = entity.get("textAnchor") or {}
         segments = anchor.get("textSegments") or ()
-        return EntityNode(
+        node = EntityNode(
             name=name,
             field=own,
             text=self._text(entity, segments),
@@ -125,16 +134,15 @@ class _TreeReader:
             part=self.number,
             version=self.part.version,
             year=year,
-            children=children,
+            is_named_by_period=len(path) > 1 and _is_named_by_period(name),
         )
+        return _parent(node, children) if children else node
 
-    def _field(self, path: tuple[str, ...], *, has_children: bool) -> tuple[str | None, str | None]:
+    def _field(self, path: tuple[str, ...]) -> tuple[str | None, str | None]:
         """Return the field that an entity stands for, and the year that its name has."""
         for start in range(len(path)):
             if (found := self.schema.get("/".join(path[start:]))) is not None:
                 return found, None
-        if has_children:
-            return None, None
         name = path[-1]
         if name in FIELDS:
             return name, None
@@ -143,6 +151,8 @@ class _TreeReader:
         dated = _VALUE_OF_YEAR.fullmatch(name)
         if dated and len(path) > 1 and _USUAL.get(dated[1], dated[1]) == "LINE_ITEM_VALUE":
             return "LINE_ITEM_VALUE", dated[2]
+        if len(path) > 1 and _is_named_by_period(name):
+            return "LINE_ITEM_VALUE", None
         return None, None
 
     def _text(self, entity: Mapping[str, Any], segments: Sequence[Mapping[str, Any]]) -> str | None:
@@ -168,6 +178,31 @@ class _TreeReader:
             if box is not None:
                 boxes.append(box)
         return [{"page": page, "boxes": boxes} for page, boxes in sorted(found.items())]
+
+
+def _parent(node: EntityNode, children: list[EntityNode]) -> EntityNode:
+    """Return an entity with children.
+
+    One that stands for a field and has a text of its own, such as a value with its year below it,
+    is a parent of itself: ``VALUE[YEAR]`` is read as ``[VALUE, YEAR]``.
+    """
+    own = [replace(node)] if _has_own_text(node, children) else []
+    return replace(node, field=None, year=None, children=[*own, *children])
+
+
+def _has_own_text(node: EntityNode, children: Sequence[EntityNode]) -> bool:
+    """Return whether an entity states its field itself: its text has none of its children's."""
+    if node.field is None or node.text is None or any(c.field == node.field for c in children):
+        return False
+    words = f" {' '.join(node.text.split())} "
+    return not any(c.text and f" {' '.join(c.text.split())} " in words for c in children)
+
+
+def _is_named_by_period(name: str) -> bool:
+    """Return whether a name is that of a value with words that say which: PRIOR_YEAR_AMOUNT."""
+    words = name.split("_")
+    value = [word for word in words if word not in _WHICH]
+    return len(value) < len(words) and _USUAL.get("_".join(value)) == "LINE_ITEM_VALUE"
 
 
 def plain_name(type: str) -> str:

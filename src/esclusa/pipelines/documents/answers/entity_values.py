@@ -19,13 +19,15 @@ from esclusa.pipelines.documents.local.numbers import (
 from esclusa.pipelines.documents.local.periods import Period, periods
 
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?")
+_FLOAT_PRECISION = Decimal(1).scaleb(-6)
 _CODE = re.compile(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
 
 
 def number_of(node: EntityNode, convention: Convention) -> str | None:
     """Return a number as a signed decimal; the normalized value counts before the text.
 
-    Parentheses make it negative, also if the normalized value lost them.
+    Parentheses make it negative, also if the normalized value lost them. The digits of a float that
+    was rounded are those printed.
     """
     printed = re.sub(r"\s+", "", node.text or "")
     read = None
@@ -34,8 +36,17 @@ def number_of(node: EntityNode, convention: Convention) -> str | None:
     normal = _normal_number(node.normal)
     if normal is None:
         return read
-    negative = read is not None and read.startswith("-") and read.lstrip("-") == normal
-    return f"-{normal}" if negative else normal
+    lost = read is not None and read.startswith("-") and not normal.startswith("-")
+    signed = f"-{normal}" if lost and Decimal(normal) else normal
+    if read is not None and "floatValue" in node.normal and _is_rounded(signed, read):
+        return read
+    return signed
+
+
+def _is_rounded(number: str, printed: str) -> bool:
+    """Return whether a floating point number of 32 bits stands for the printed one."""
+    exact = Decimal(printed)
+    return abs(Decimal(number) - exact) <= abs(exact) * _FLOAT_PRECISION
 
 
 def _normal_number(normal: Mapping[str, Any]) -> str | None:

@@ -47,6 +47,8 @@ class ValueRow:
     extra: dict[str, Any]
     parent_confidence: float | None = None
     unclear: bool = False
+    # One of several values of its parent: without a period or heading it is not known which.
+    is_one_of_several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ class _Rows:
         found = bool(values)
         number = len(self.rows)
         for value in values:
-            row = ValueRow(value, number, dict(fields), extra, parent.confidence)
+            named = {value.name: value.text} if value.is_named_by_period else {}
+            row = ValueRow(value, number, dict(fields), extra | named, parent.confidence)
+            row.is_one_of_several = len(values) > 1 or value.is_named_by_period
             _choose(row, several, leaves, values)
             self.rows.append(row)
         for child in parent.children:
@@ -114,7 +118,7 @@ class _Rows:
                 found |= self._collect_below(child, fields, extra)
         if not found:
             self.others += [leaf for leaf in leaves if leaf.field is not None]
-            if not any(leaf.field for leaf in leaves) and leaves:
+            if any(leaf.field is None for leaf in leaves):
                 self.others.append(parent)
         return found
 
@@ -214,7 +218,8 @@ def _value_item(row: ValueRow, convention: Any, top: Sequence[EntityNode]) -> di
     }
     label = texts.get("LINE_ITEM_NAME") or texts.get("TOTAL_LABEL")
     confidence = value.confidence if value.confidence is not None else row.parent_confidence
-    if unclear or row.unclear or label is None:
+    is_any = row.is_one_of_several and year is None and "TABLE_COLUMN_HEADER" not in stated
+    if unclear or row.unclear or is_any or label is None:
         confidence = min(LOW, LOW if confidence is None else confidence)
     units = shared["UNITS_SCALE"]
     money = currency_of_node(value)
