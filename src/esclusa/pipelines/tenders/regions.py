@@ -34,7 +34,6 @@ REGIONS = (
         (
             "O'Higgins",
             "Libertador Bernardo O'Higgins",
-            "Libertador Gral. Bernardo O'Higgins",
             "Libertador B. O'Higgins",
             "Bernardo O'Higgins",
             "General O'Higgins",
@@ -49,7 +48,7 @@ REGIONS = (
         11,
         "XI",
         "Región de Aysén del General Carlos Ibáñez del Campo",
-        ("Aysén", "Aisén", "Aysén del Gral. Carlos Ibáñez del Campo"),
+        ("Aysén",),
     ),
     Region(
         12,
@@ -64,7 +63,7 @@ REGIONS = (
         ("Metropolitana", "RM", "Santiago", "Región Metropolitana"),
     ),
     Region(14, "XIV", "Región de Los Ríos"),
-    Region(15, "XV", "Región de Arica y Parinacota"),
+    Region(15, "XV", "Región de Arica y Parinacota", ("Arica",)),
     Region(16, "XVI", "Región de Ñuble"),
 )
 
@@ -72,6 +71,10 @@ _ORDINALS = (
     *("primera", "segunda", "tercera", "cuarta", "quinta", "sexta", "séptima", "octava", "novena"),
     *("décima", "undécima", "duodécima"),
 )
+# Other spellings of words, and abbreviations.
+_SPELLINGS = {"aisen": "aysen", "gral": "general", "bdo": "bernardo", "lib": "libertador"}
+# The number of an ordinal: 8 of 8a and 8va.
+_ORDINAL = re.compile(r"(\d+)(?:a|ra|da|ta|ma|va|na)\Z")
 # Words that do not distinguish regions.
 _FILLERS = frozenset(("region", "de", "del", "la", "las", "los", "el", "y", "chile"))
 
@@ -94,6 +97,7 @@ def region_key(text: str) -> str:
 def _essence(text: str) -> str:
     """Return the distinctive words of a name, joined: "Bío-Bío" and "Biobío" are the same."""
     words = re.findall(r"[a-z0-9]+", normalize(unescape(text)))
+    words = [_SPELLINGS.get(word, _ORDINAL.sub(r"\1", word)) for word in words]
     joined = "".join(word for word in words if word not in _FILLERS)
     return str(int(joined)) if joined.isdigit() and len(joined) < 4 else joined
 
@@ -101,7 +105,7 @@ def _essence(text: str) -> str:
 def _by_name() -> dict[str, Region]:
     names: dict[str, Region] = {}
     for region, ordinal in zip_longest(REGIONS, _ORDINALS):
-        numbers = [str(region.code), f"{region.code}a", region.number, *filter(None, [ordinal])]
+        numbers = [str(region.code), region.number, *filter(None, [ordinal])]
         for name in (region.name, *region.others):
             names |= {_essence(f"{number} {name}"): region for number in ("", *numbers)}
         names |= {_essence(number): region for number in numbers}
