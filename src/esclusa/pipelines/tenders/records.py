@@ -35,7 +35,7 @@ REGISTERED = "registered"
 EARLIER = (
     "it is a table of version 0.1.0 of tenders, which is not carried over; use a new database, "
     "import the devices with `esclusa tenders devices import`, and run `esclusa tenders baseline`, "
-    "so that nothing is announced twice"
+    "so that nothing is announced twice (see docs/pipelines/tenders.md, From version 0.1.0)"
 )
 # What to do about the team's first database, which has neither a registry nor deliveries.
 MARCH_2026 = "the database is of March 2026; let the team's own program bring it up to date first"
