@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from bench import (
+    capacity,
     documents,
     failover,
     firestore,
@@ -22,6 +23,7 @@ from bench import (
     rename,
     replies,
     reply_export,
+    steady,
     tenders,
 )
 from bench.driver import Driver
@@ -41,6 +43,8 @@ MEASURES |= (
     | failover.MEASURES
     | peers.MEASURES
     | portable.MEASURES
+    | capacity.MEASURES
+    | steady.MEASURES
 )
 
 
@@ -66,6 +70,9 @@ def _options() -> argparse.Namespace:
         type=int,
         default=1_000_000,
         help="rows of the growth test and the rename test (default 1,000,000)",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=30, help="of `soak` and of `billion` (default 30)"
     )
     parser.add_argument("--rounds", type=int, help="rounds of each measure (default 5; quick: 3)")
     parser.add_argument(
@@ -94,7 +101,11 @@ def _selected(options: argparse.Namespace) -> list[str]:
 async def _run(options: argparse.Namespace) -> Report:
     rounds = options.rounds or (3 if options.quick else 5)
     scale = Scale(
-        rounds, 0.5 if options.quick else 1.0, options.rows, 200_000 if options.quick else 1_000_000
+        rounds,
+        0.5 if options.quick else 1.0,
+        options.rows,
+        200_000 if options.quick else 1_000_000,
+        options.minutes,
     )
     report = Report(
         machine={

@@ -100,8 +100,8 @@ class Drained:
 class Driver:
     """Owns a PostgreSQL server and a temporary folder, and runs contenders on them."""
 
-    def __init__(self) -> None:
-        self.server = PostgresServer(durable=True)
+    def __init__(self, server_options: dict[str, str] | None = None) -> None:
+        self.server = PostgresServer(durable=True, options=server_options)
         self.folder = Path(tempfile.mkdtemp(prefix="esclusa-bench-"))
         self._python = {False: sys.executable}
         self._made: set[str] = set()
@@ -235,7 +235,7 @@ class Driver:
             self.vacuum(url)
         async with self.working(side, url, work, concurrency) as process:
             await self.handled(side, process, timings, count)
-            await self._settled(side, url)
+            await self.settled(side, url)
             end = time.monotonic()
             first, last = timings.first(), timings.last()
             seconds = (end if side.unsettled else last) - first
@@ -269,7 +269,8 @@ class Driver:
                 )
             await asyncio.sleep(0.005)
 
-    async def _settled(self, side: Side, url: str) -> None:
+    async def settled(self, side: Side, url: str) -> None:
+        """Wait until all records are settled."""
         if side.unsettled is None:
             return
         if side.sqlite:

@@ -44,14 +44,15 @@ T = TypeVar("T")
 class Scale:
     """How much to measure.
 
-    ``share`` is applied to counts of records, ``rows`` is the size of the growth test and
-    ``memory`` the number of records of the memory test.
+    ``share`` is applied to counts of records, ``rows`` is the size of the growth test,
+    ``memory`` the number of records of the memory test, and ``minutes`` the time of the soak.
     """
 
     rounds: int
     share: float
     rows: int
     memory: int
+    minutes: float
 
     def of(self, count: int) -> int:
         return max(100, int(count * self.share))
@@ -243,6 +244,10 @@ MEASURES: dict[str, Measure] = {
 }
 ON_REQUEST = frozenset(
     {
+        "billion",
+        "capacity",
+        "processes",
+        "soak",
         "killed",
         "memory",
         "migrate",

@@ -97,6 +97,12 @@ class PostgresServer(Server):
         self.run_sql(f"CREATE TABLESPACE \"{name}\" LOCATION '{folder}'")
 
     @property
+    def pid(self) -> int:
+        """The process that all others of the server descend from."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log(self) -> Path:
         """What the server has logged."""
         assert self._base is not None
