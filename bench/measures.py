@@ -156,7 +156,7 @@ async def sqlite(driver: Driver, report: Report, scale: Scale) -> None:
         (HELD_SQLITE, "drain with a hold state, SQLite"),
     ):
         report.rows.append(rates(what, drained[ours], "Huey on SQLite", drained[HUEY], 10.0))
-        report.rows.append(rates(what, drained[ours], limit, drained[LIMIT_SQLITE]))
+        report.rows.append(rates(what, drained[ours], limit, drained[LIMIT_SQLITE], 0.4))
     report.rows.append(
         rates("bulk insert with dedup, SQLite", filled[OURS_SQLITE], "Huey on SQLite", filled[HUEY])
     )

@@ -204,14 +204,13 @@ def renew(transaction: Transaction, renewals: Sequence[Renewal]) -> set[Ref]:
             continue
         held.add(ref)
         until = encode_time(transaction.now + timedelta(seconds=renewal.seconds))
-        values, tracking = [row.locator, until], ["due_at"]
+        tracking = {"due_at": until}
         if renewal.holder is not None:
-            values.append(renewal.holder)
-            tracking.append("leased_by")
+            tracking["leased_by"] = renewal.holder
         if renewal.fields:
-            values.append(transaction.stamp)
-            tracking.append("updated_at")
-        updates.add(ref.kind, values, tuple(tracking), renewal.fields)
+            tracking["updated_at"] = transaction.stamp
+        values = tuple(tracking.values())
+        updates.add(ref.kind, row.locator, tuple(tracking), values, renewal.fields)
     updates.flush()
     return held
 

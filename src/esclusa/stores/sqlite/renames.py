@@ -108,7 +108,7 @@ def _rename(
     if kind.history:
         reason = text("state_renamed", old=old, new=new).dump()
         move = (old, new, transaction.stamp, who, None, None, reason, None)
-        transaction.add_history((kind.table, id, *move) for _, id in rows)
+        transaction.add_history({(kind.table, *move): [id for _, id in rows]})
 
 
 def change_ids(

@@ -24,7 +24,14 @@ from esclusa.stores.sqlite.statements import (
     time_expr,
     where_clause,
 )
-from esclusa.stores.sqlite.transaction import MOVE_COLUMNS, RowState, RowUpdates, Transaction
+from esclusa.stores.sqlite.transaction import (
+    MOVE_COLUMNS,
+    SETTLE_COLUMNS,
+    RowState,
+    RowUpdates,
+    Steps,
+    Transaction,
+)
 
 _ERROR_KEYS = {"error_type": "type", "error_message": "message"}
 
@@ -62,7 +69,7 @@ def _settle(
 ) -> tuple[list[Verdict], dict[int, str]]:
     """Return the verdicts, and why settlements must be rejected, by their index."""
     rows = transaction.row_states([s.ref for s in settlements])
-    updates, steps = RowUpdates(transaction), list[Sequence[Any]]()
+    updates, steps = RowUpdates(transaction), Steps()
     verdicts: list[Verdict] = []
     with_effects: list[tuple[int, Settlement]] = []
     for i, s in enumerate(settlements):
@@ -79,11 +86,12 @@ def _settle(
             continue
         if row.written:  # a second settlement of the same record comes after the first
             updates.flush()
+            transaction.add_history(steps)
         row.written = True
         if kind.history:
             error = None if s.error is None else encode_json(s.error)
             move = (row.status, s.to, transaction.stamp, s.who, s.run, s.attempt, s.reason, error)
-            steps.append((kind.table, row.id, *move))
+            steps.setdefault((kind.table, *move), []).append(row.id)
         _move(transaction, updates, s, row)
         verdicts.append(Settled(s.ref))
         if s.effects:
@@ -114,7 +122,7 @@ def _give_up(transaction: Transaction, s: Settlement, row: RowState) -> Lost:
     row.holder = None
     if kind.history:
         step = (s.frm[0], row.status, transaction.stamp, "", s.run, None, s.overtaken, None)
-        transaction.add_history([(kind.table, row.id, *step)])
+        transaction.add_history({(kind.table, *step): [row.id]})
     return Lost(s.ref, row.status)
 
 
@@ -129,25 +137,25 @@ def _move(transaction: Transaction, updates: RowUpdates, s: Settlement, row: Row
         transaction.woken.add(kind.table)
     before = row.status
     row.status, row.holder = s.to, None
-    if s.fence is None:
-        row.fence += 1
-    if s.attempts is not None:
-        row.attempts = s.attempts
-    columns: tuple[str, ...] = MOVE_COLUMNS
-    values = [row.locator, s.to, row.attempts, due, row.fence, None, transaction.stamp]
+    columns: tuple[str, ...] = SETTLE_COLUMNS
+    values: tuple[Any, ...] = (s.to, due, None, transaction.stamp)
+    if s.fence is None or s.attempts is not None:
+        row.fence += s.fence is None
+        row.attempts = row.attempts if s.attempts is None else s.attempts
+        columns, values = MOVE_COLUMNS, (*values, row.attempts, row.fence)
     if s.error is not None or s.clear_error:
         for name in transaction.kinds[kind].error_columns:
             columns = (*columns, name)
             if s.error is None:
-                values.append(None)
+                values = (*values, None)
             elif name in _ERROR_KEYS:
-                values.append(s.error.get(_ERROR_KEYS[name]))
+                values = (*values, s.error.get(_ERROR_KEYS[name]))
             else:
-                values.append(encode_json(s.error))
+                values = (*values, encode_json(s.error))
     if kind.extras:
         extras = transaction.lease_end(kind, before, s.to)
-        columns, values = (*columns, *extras), [*values, *extras.values()]
-    updates.add(kind, values, columns, s.fields)
+        columns, values = (*columns, *extras), (*values, *extras.values())
+    updates.add(kind, row.locator, columns, values, s.fields)
 
 
 # effects
@@ -202,12 +210,12 @@ def _apply_move(transaction: Transaction, settlement: Settlement, move: Move) ->
         return
     kind, stamp, updates = move.kind, transaction.stamp, RowUpdates(transaction)
     extras = transaction.lease_end(kind, row.status, move.to)
-    values = [row.locator, move.to, 0, stamp, row.fence + 1, None, stamp, *extras.values()]
-    updates.add(kind, values, (*MOVE_COLUMNS, *extras), move.fields)
+    values = (move.to, stamp, None, stamp, 0, row.fence + 1, *extras.values())
+    updates.add(kind, row.locator, (*MOVE_COLUMNS, *extras), values, move.fields)
     updates.flush()
     if kind.history:
         step = (row.status, move.to, stamp, settlement.who, settlement.run, None, move.reason, None)
-        transaction.add_history([(kind.table, row.id, *step)])
+        transaction.add_history({(kind.table, *step): [row.id]})
         transaction.add_details(kind, row.id, changes=move.changes)
     transaction.woken.add(kind.table)
 

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import apsw
 
@@ -19,6 +19,7 @@ from esclusa.stores.sqlite.statements import (
     expr,
     json_expr,
     locator,
+    locator_array,
     placeholders,
     quote,
     select_json,
@@ -32,8 +33,15 @@ INSERT_HISTORY = (
     " at, who, run, attempt, reason, error)"
 )
 
-# The tracking that every move writes.
-MOVE_COLUMNS = ("status", "attempts", "due_at", "fence", "leased_by", "updated_at")
+# The tracking that every move writes; one that keeps fence and attempts writes the rest.
+MOVE_COLUMNS = ("status", "due_at", "leased_by", "updated_at", "attempts", "fence")
+SETTLE_COLUMNS = MOVE_COLUMNS[:4]
+
+# From so many rows on that get the same values, a statement of their own writes them.
+SHARED = 8
+
+# History rows by all values but the id: table, from, to, at, who, run, attempt, reason, error.
+Steps: TypeAlias = dict[tuple[Any, ...], list[str]]
 
 
 class CompiledKind:
@@ -134,10 +142,20 @@ class Transaction:
     def row_state(self, kind: Kind, id: str) -> RowState | None:
         return self.row_states([Ref(kind, id)])[kind.table].get(id)
 
-    def add_history(self, steps: Iterable[Sequence[Any]]) -> None:
-        """Write history rows: table, id, from, to, at, who, run, attempt, reason, error."""
-        for count, values in batches(list(steps)):
+    def add_history(self, steps: Steps) -> None:
+        """Write history rows, and forget them. A record is among them once."""
+        others: list[Sequence[Any]] = []
+        for (table, *move), ids in steps.items():
+            if len(ids) < SHARED:
+                others += [(table, id, *move) for id in ids]
+                continue
+            self.connection.execute(
+                f"{INSERT_HISTORY} SELECT ?, value, ?, ?, ?, ?, ?, ?, ?, ? FROM carray(?)",
+                (table, *move, text_array(ids)),
+            )
+        for count, values in batches(others):
             self.connection.execute(f"{INSERT_HISTORY} VALUES {placeholders(10, count)}", values)
+        steps.clear()
 
     def add_details(
         self,
@@ -161,48 +179,75 @@ class Transaction:
 class RowUpdates:
     """Updates of single rows, collected by the columns that they write.
 
-    One statement then updates hundreds of rows.
+    One statement updates all rows that get the same values, another hundreds with values of their
+    own.
     """
 
     def __init__(self, transaction: Transaction) -> None:
         self._connection = transaction.connection
+        # By table, tracking and fields: the locators, by the values that are written.
         self._groups: dict[
-            tuple[str, tuple[str, ...], tuple[str, ...]], tuple[Kind, list[list[Any]]]
+            tuple[str, tuple[str, ...], tuple[str, ...]],
+            tuple[Kind, dict[tuple[Any, ...], list[Any]]],
         ] = {}
 
     def add(
-        self, kind: Kind, row: list[Any], tracking: tuple[str, ...], fields: Mapping[str, Any]
+        self,
+        kind: Kind,
+        locator: Any,
+        tracking: tuple[str, ...],
+        values: tuple[Any, ...],
+        fields: Mapping[str, Any],
     ) -> None:
-        """Add an update.
+        """Add an update of the row with this locator.
 
-        ``row``: the locator and the stored values of ``tracking``, which names tracking values and
-        extras. ``fields``: Python values of business fields.
+        ``values``: the stored values of ``tracking``, which names tracking values and extras.
+        ``fields``: Python values of business fields.
         """
         key = (kind.table, tracking, tuple(fields))
-        row += [encode_field(kind, name, value) for name, value in fields.items()]
-        self._groups.setdefault(key, (kind, []))[1].append(row)
+        if fields:
+            encoded = [encode_field(kind, name, value) for name, value in fields.items()]
+            values = (*values, *encoded)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = (kind, {})
+        group[1].setdefault(values, []).append(locator)
 
     def flush(self) -> None:
-        for (_, tracking, fields), (kind, rows) in self._groups.items():
-            columns = {
-                kind.track[name]: f"v{i}" for i, name in enumerate(tracking) if name in kind.track
-            }
+        for (_, tracking, fields), (kind, located) in self._groups.items():
+            columns = {kind.track[n]: i for i, n in enumerate(tracking) if n in kind.track}
             for i, name in enumerate(fields, len(tracking)):
                 if name in kind.columns:
                     # tracking wins over a business field that reads the same column
-                    columns.setdefault(kind.columns[name], f"v{i}")
-            if not columns:
-                continue
-            width = len(tracking) + len(fields)
-            names = ", ".join(f"v{i}" for i in range(width))
-            sets = ", ".join(f"{quote(c)} = esclusa_new.{value}" for c, value in columns.items())
-            table = table_of(kind)
-            for count, values in batches(rows):
-                self._connection.execute(
-                    f"""WITH esclusa_new(locator, {names})
-                        AS (VALUES {placeholders(width + 1, count)})
-                    UPDATE {table} SET {sets} FROM esclusa_new
-                    WHERE {table}.{locator(kind)} = esclusa_new.locator""",
-                    values,
-                )
+                    columns.setdefault(kind.columns[name], i)
+            if columns:
+                self._write(kind, columns, located)
         self._groups.clear()
+
+    def _write(
+        self, kind: Kind, columns: Mapping[str, int], located: Mapping[tuple[Any, ...], list[Any]]
+    ) -> None:
+        """Update rows. ``columns``: the position of each column's value."""
+        table, others = table_of(kind), list[Sequence[Any]]()
+        for values, locators in located.items():
+            if len(locators) < SHARED:
+                others += [(place, *values) for place in locators]
+                continue
+            sets = ", ".join(f"{quote(column)} = ?" for column in columns)
+            self._connection.execute(
+                f"""UPDATE {table} SET {sets}
+                WHERE {locator(kind)} IN (SELECT value FROM carray(?))""",
+                (*(values[i] for i in columns.values()), locator_array(locators)),
+            )
+        if not others:
+            return
+        width = len(others[0])
+        names = ", ".join(f"v{i}" for i in range(width - 1))
+        sets = ", ".join(f"{quote(column)} = esclusa_new.v{i}" for column, i in columns.items())
+        for count, flat in batches(others):
+            self._connection.execute(
+                f"""WITH esclusa_new(locator, {names}) AS (VALUES {placeholders(width, count)})
+                UPDATE {table} SET {sets} FROM esclusa_new
+                WHERE {table}.{locator(kind)} = esclusa_new.locator""",
+                flat,
+            )
