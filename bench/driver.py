@@ -79,6 +79,12 @@ DBOS = Side(
     "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')",
     count=1500,
 )
+OBAN = Side(
+    "Oban for Python",
+    "oban",
+    "SELECT count(*) FROM oban_jobs WHERE state NOT IN ('completed', 'discarded', 'cancelled')",
+    count=6000,
+)
 OURS_SQLITE = Side("ours, one history row", "ours", OURS.unsettled, sqlite=True, peer=False)
 HELD_SQLITE = Side("ours, hold state", "ours", HELD.unsettled, "held", sqlite=True, peer=False)
 LIMIT_SQLITE = Side("bare apsw loop", "limit_sqlite", LIMIT.unsettled, sqlite=True, peer=False)

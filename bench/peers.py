@@ -14,6 +14,7 @@ from bench.driver import (
     HELD,
     HUEY,
     LIMIT,
+    OBAN,
     OURS,
     PGQUEUER,
     PROCRASTINATE,
@@ -24,7 +25,7 @@ from bench.driver import (
 from bench.measures import Measure, Scale, progress
 from bench.report import Report, rates, times
 
-PEERS = (PGQUEUER, PROCRASTINATE, DBOS, HUEY, CELERY, DRAMATIQ, TEMPORAL)
+PEERS = (PGQUEUER, OBAN, PROCRASTINATE, DBOS, HUEY, CELERY, DRAMATIQ, TEMPORAL)
 # Records of the killed worker, and how long they are waited for.
 KILLED_RECORDS, WATCHED_SECONDS = 200, 90.0
 
@@ -68,7 +69,7 @@ async def peers(driver: Driver, report: Report, scale: Scale) -> None:
 async def killed(driver: Driver, report: Report, scale: Scale) -> None:
     """A worker is killed with records under way; another starts. Default settings everywhere."""
     ours = 0.0
-    for side in (OURS, PGQUEUER, PROCRASTINATE, DBOS, HUEY, CELERY, DRAMATIQ, TEMPORAL):
+    for side in (OURS, *PEERS):
         try:
             seconds, missing = await _killed(driver, side)
         except RuntimeError as error:
