@@ -27,7 +27,8 @@ class Sleep:
 
 
 def _job(work: str, number: int) -> Any:
-    return (Sleep if work == "sleep" else Noop).new({"number": number})
+    kind: Any = Sleep if work == "sleep" else Noop
+    return kind.new({"number": number})
 
 
 @asynccontextmanager

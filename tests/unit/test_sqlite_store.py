@@ -15,7 +15,7 @@ import pytest
 
 from esclusa.model.columns import track
 from esclusa.model.errors import BadRecord, MigrationError, SchemaError, StoreUnavailable
-from esclusa.model.kind import Kind
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import above, not_null, query
 from esclusa.model.record import Record
@@ -480,6 +480,30 @@ async def test_the_settings_of_a_connection_take_effect(tmp_path: Path) -> None:
     finally:
         await store.close()
     assert found == [[("wal",)], [(2,)], [(4000,)], [(2,)]]
+
+
+async def test_equal_and_different_moves_of_one_call_are_all_written_in_order(
+    store: SqliteStore,
+) -> None:
+    """Equal moves share a statement; the history of a record that moves twice keeps its order."""
+    refs = [Ref(Own.kind, f"r{n:02}") for n in range(20)]
+    await store.insert([Own(name=ref.id) for ref in refs])
+
+    def moved(ref: Ref, to: str, frm: str, **fields: Any) -> Settlement:
+        return Settlement(ref, to=to, frm=(frm,), fence=None, who="op", fields=fields)
+
+    first = [moved(ref, "working", "pending", weight=n // 10) for n, ref in enumerate(refs)]
+    then = [moved(ref, "done", "working", place=f"p{n}") for n, ref in enumerate(refs[:10])]
+    await store.settle(first[:1])
+    verdicts = await store.settle([then[0], *first[1:], *then[1:]])
+    assert all(isinstance(verdict, Settled) for verdict in verdicts)
+    records = await store.get(Own.kind, [ref.id for ref in refs])
+    assert [r and (r.status, r.weight, r.fence) for r in records] == [
+        ("done" if n < 10 else "working", n // 10, 2 if n < 10 else 1) for n in range(20)
+    ]
+    for ref, steps in zip(refs, await store.histories(Own.kind, [r.id for r in refs]), strict=True):
+        expected = [("pending", "working"), ("working", "done")]
+        assert [(s.frm, s.to) for s in steps] == expected[: 2 if ref in refs[:10] else 1]
 
 
 def test_migrations_have_different_numbers() -> None:
