@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from esclusa.cli.output import FEW, SHORT, Screen, fitting, rich_table, widths
+from esclusa.cli.output import Screen, fitting, rich_table, widths
 
 COLUMNS = (">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE")
 ROW = (
@@ -22,18 +23,18 @@ ROW = (
 )
 
 
-def drawn(width: int) -> list[str]:
+def drawn(width: int, columns: Sequence[str] = COLUMNS, row: Sequence[str] = ROW) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width).print(rich_table(COLUMNS, [ROW], width))
+    Console(file=out, width=width).print(rich_table(columns, [row], width))
     return out.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [70, 80, 100, 200])
+@pytest.mark.parametrize("width", [80, 100, 200])
 def test_no_column_is_left_out_of_a_narrow_terminal(width: int) -> None:
     head, row = drawn(width)
     assert head.split() == [name.lstrip(">") for name in COLUMNS]
     assert {"2", "invalid_media", "14"} <= set(row.split())
-    assert row.split()[1][:7] == "meta_pu"
+    assert row.split()[1][:11] == "meta_public"
     assert max(map(len, (head, row))) <= width
 
 
@@ -41,15 +42,29 @@ def test_where_there_is_room_nothing_is_cut() -> None:
     assert "meta_publicaciones_webhook  invalid_media" in drawn(200)[1]
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(12, 200))
-def test_columns_have_room_and_the_long_give_way_first(wide: list[int], room: int) -> None:
-    shown = widths(wide, room)
+def test_times_and_numbers_are_never_cut_and_long_titles_go_on_below() -> None:
+    columns = ("!ID", ">LARGEST BACKLOG", "DUE (America/Santiago)", "NOTE", "URL")
+    row = ("7", "1,234,567", "2026-11-19 00:35:17", "-", "https://example.org/a/long/path")
+    (shown, cells), left_out = fitting(columns, [row], 34)
+    assert (shown, left_out) == ([*columns[:3]], ["URL"])  # a column without a value is not missed
+    first, second, third = drawn(34, shown, cells[0])
+    assert (first.split(), second.split()[:2]) == (["LARGEST", "DUE"], ["ID", "BACKLOG"])
+    assert third.split() == ["7", "1,234,567", "2026-11-19", "00:35:17"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=12),
+    st.integers(12, 200),
+)
+def test_columns_have_the_room_that_they_need(sizes: list[tuple[int, int]], room: int) -> None:
+    bounds = [(least, least + more) for least, more in sizes]
+    shown = widths(bounds, room)
     assert sum(shown) <= room
-    assert all(0 < now <= before for now, before in zip(shown, wide, strict=True))
-    if sum(wide) <= room:
-        assert shown == wide
-    if sum(min(size, FEW) if size > SHORT else size for size in wide) <= room:
-        assert all(now == before or before > SHORT for now, before in zip(shown, wide, strict=True))
+    assert all(0 < now <= wide for now, (_, wide) in zip(shown, bounds, strict=True))
+    if sum(wide for _, wide in bounds) <= room:
+        assert shown == [wide for _, wide in bounds]
+    if sum(least for least, _ in bounds) <= room:
+        assert all(now >= least for now, (least, _) in zip(shown, bounds, strict=True))
 
 
 LONG_ID = "preavaluos-2026-10-c08d68a8e0cd:91-roto-ca02734d7803d5ed"

@@ -50,7 +50,7 @@ def groups(session: Session) -> None:
 
     def draw(screen: Screen) -> None:
         screen.table(
-            [">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "!EXAMPLE"],
+            [">COUNT", "!KIND", "ERROR", "+MESSAGE", "NEWEST", "=EXAMPLE"],
             (
                 (
                     g["count"],
@@ -116,7 +116,7 @@ def list_dead_letters(
     )
     session.show_page(
         page,
-        ["!ID", "!RECORD", "KIND", "ERROR", "STATUS", f"AT ({zone_name()})", "MESSAGE"],
+        ["!ID", "!RECORD", "=KIND", "ERROR", "STATUS", f"AT ({zone_name()})", "+MESSAGE"],
         (
             (
                 x.id,

@@ -37,7 +37,7 @@ def list_filters(session: Session, table: str | None = None) -> None:
     found = session.look(lambda runtime: runtime.read_model.saved_filters(table))
     session.show_list(
         [_shape(each) for each in found],
-        ["KIND", "!NAME", "+FILTERS", "ORDER", "+COLUMNS", "SAVED BY", f"AT ({zone_name()})"],
+        ["=KIND", "!NAME", "+FILTERS", "ORDER", "+COLUMNS", "SAVED BY", f"AT ({zone_name()})"],
         (
             (
                 each.table_name,

@@ -226,6 +226,8 @@ def show(session: Session, table: str, id: str) -> None:
 
     def draw(screen: Screen) -> None:
         values = record.kind.as_json(record)
+        error = values.get("last_error") or {}
+        traceback = error.pop("traceback", None)
         screen.pairs(
             (name, values[name])
             for name in ["id", "status", *(n for n in values if n not in TRACKED), *TRACKED[2:]]
@@ -236,6 +238,8 @@ def show(session: Session, table: str, id: str) -> None:
             ((moment(s.at), s.frm, s.to, s.attempt, s.who, _cause(s)) for s in steps),
             empty="It has not moved yet.",
         )
+        for line in str(traceback or "").splitlines():
+            screen.line(text_of(line))
         if lines := _log_lines(steps):
             screen.table([f"LOGGED AT ({zone_name()})", ">ATTEMPT", "LEVEL", "+MESSAGE"], lines)
         screen.line(text_of(reason.text), "bold")
@@ -328,7 +332,7 @@ def related(session: Session, table: str, id: str) -> None:
     answer = session.look(lambda runtime: runtime.read_model.related(table, id))
     session.show_list(
         answer,
-        ["DIRECTION", "FIELD", "KIND", "!ID", "STATUS", "TITLE"],
+        ["DIRECTION", "FIELD", "=KIND", "!ID", "STATUS", "TITLE"],
         (
             (r["way"], r["field"], r["table"], i["id"], i["status"], i["title"])
             for r in answer
@@ -346,7 +350,7 @@ def search(session: Session, text: str) -> None:
     answer = session.look(lambda runtime: runtime.read_model.search(text.strip()))
     session.show_list(
         answer,
-        ["KIND", "!ID", "STATUS", "TITLE"],
+        ["=KIND", "!ID", "STATUS", "TITLE"],
         ((k["table"], i["id"], i["status"], i["title"]) for k in answer for i in k["items"]),
         f"No id begins with {text}."
         + (f" To filter: esclusa records KIND -w {text}" if filter_hint(text) else ""),
@@ -374,7 +378,7 @@ def views(session: Session, name: str | None, limit: int, after: str | None) -> 
         found = session.look(lambda runtime: runtime.read_model.views())
         session.show_list(
             found,
-            ["!VIEW", ">RECORDS", "TITLE"],
+            ["!VIEW", ">RECORDS", "+TITLE"],
             (
                 (v["view"], None if v["count"] is None else approximate(v), v["title"]["en"])
                 for v in found

@@ -97,13 +97,13 @@ def runs(
     page = session.look(ask)
     session.show_page(
         page,
-        ["!RUN", "OUTCOME", "MESSAGE", ">TOOK", f"STARTED ({zone_name()})", "COUNTERS"],
+        ["!RUN", "OUTCOME", ">TOOK", "+MESSAGE", f"STARTED ({zone_name()})", "COUNTERS"],
         (
             (
                 r.id,
                 r.status,
-                r.message,
                 seconds_of(None if r.duration_ms is None else r.duration_ms / 1000),
+                r.message,
                 moment(r.started_at),
                 _named(r.counters),
             )
@@ -134,11 +134,14 @@ def alerts(session: Session, limit: int, after: str | None) -> None:
     session.show_page(
         page,
         [
-            *("ALERT", "!SUBJECT", f"BEGUN ({zone_name()})", "+MESSAGE"),
+            *("ALERT", "!SUBJECT", "STATE", "+MESSAGE", f"BEGUN ({zone_name()})"),
             *(f"ENDED ({zone_name()})", f"MUTED UNTIL ({zone_name()})"),
         ],
         (
-            (*(a.name, a.subject, moment(a.begun_at), a.message, _ended(a)), _muted(mute))
+            (
+                *(a.name, a.subject, _alert_state(a, mute), a.message),
+                *(moment(a.begun_at), moment(a.ended_at), _muted(mute)),
+            )
             for a, mute in zip(page.items, mutes, strict=True)
             if isinstance(a, Alert)
         ),
@@ -150,8 +153,10 @@ def _muted(mute: dict[str, Any] | None) -> str:
     return "-" if mute is None else f"{moment(mute['until'])} by {mute['by']}"
 
 
-def _ended(alert: Alert) -> str:
-    return "-" if alert.ended_at is None else moment(alert.ended_at)
+def _alert_state(alert: Alert, mute: dict[str, Any] | None) -> str:
+    if alert.ended_at is not None:
+        return "ended"
+    return "open" if mute is None else "muted"
 
 
 @click.command(cls=Command)

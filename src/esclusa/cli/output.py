@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
@@ -15,18 +16,21 @@ import click
 
 from esclusa.cli.zones import local
 from esclusa.model import duration
+from esclusa.model.value import value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Columns up to this width are not cut as long as longer ones can give way.
+# Texts up to this width are not cut.
 SHORT = 20
-# The least width to which a long column is cut.
-FEW = 8
+# The least width to which a longer text is cut, and to which one is wrapped.
+FEW, WRAPPED = 12, 24
 # The least width to which a long id is wrapped.
 ID = 24
 # The most faults of an import that are printed.
 FAULTS = 20
+# A time, as ``moment`` and ``text_of`` write it.
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( \S+)?")
 STYLES = {
     "ok": "green",
     "warn": "yellow",
@@ -138,9 +142,10 @@ class Screen:
     ) -> None:
         """Print rows under their columns.
 
-        Marks before a column's name: ``>`` aligns it to the right, ``!`` is an id, which is never
-        cut, ``+`` wraps instead of being cut. Without a terminal, and with ``--wide``, nothing is
-        cut. A terminal gets the columns that fit, and a remark names the others.
+        Marks before a column's name: ``!`` is an id, which is always there and never cut, ``>`` is
+        a number, which is never cut either, nor is ``=``; ``+`` wraps instead of being cut. Without
+        a terminal, and with ``--wide``, nothing is cut. A terminal gets the columns that fit, and a
+        remark names the others.
         """
         cells = [[text_of(cell) for cell in row] for row in rows]
         if not cells:
@@ -155,10 +160,10 @@ class Screen:
 
     def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:
         """Print names and values, one per line, uncut."""
-        shown = [(name, text_of(value)) for name, value in pairs]
+        shown = [(name, text_of(given)) for name, given in pairs]
         width = max((len(name) for name, _ in shown), default=0)
-        for name, value in shown:
-            self.line(f"{name:<{width}}  {value}")
+        for name, written in shown:
+            self.line(f"{name:<{width}}  {written}")
 
     def _plain(self, columns: Sequence[str], cells: list[list[str]]) -> None:
         rows = [[_title(c) for c in columns], *cells]
@@ -173,7 +178,49 @@ class Screen:
 
 def _title(column: str) -> str:
     """The title of a column, without the marks before it."""
-    return column.lstrip(">!+")
+    return column.lstrip(">!+=")
+
+
+@value
+class _Column:
+    """A column for a terminal.
+
+    ``wide`` is its whole width, ``cells`` that of its longest cell, ``least`` the least width at
+    which it can be read.
+    """
+
+    name: str
+    wide: int
+    cells: int
+    least: int
+    empty: bool
+
+    @property
+    def is_id(self) -> bool:
+        return self.name.startswith("!")
+
+
+def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], id_width: int) -> list[_Column]:
+    from rich.cells import cell_len
+
+    made = []
+    for index, name in enumerate(names):
+        texts = [row[index] for row in cells]
+        title = _title(name)
+        longest = max((cell_len(text) for text in texts), default=0)
+        if name.startswith("!"):
+            least = min(longest, id_width)
+        elif name.startswith((">", "=")) or any(map(_TIME.fullmatch, texts)):
+            least = longest
+        elif name.startswith("+"):
+            least = min(longest, WRAPPED)
+        else:
+            least = longest if longest <= SHORT else FEW
+        words = max(map(len, title.split()), default=0)
+        wide = max(longest, cell_len(title))
+        empty = not name.startswith("!") and set(texts) <= {"-"}
+        made.append(_Column(name, wide, longest, max(least, words), empty))
+    return made
 
 
 def fitting(
@@ -182,93 +229,77 @@ def fitting(
     """The columns and cells that fit into a terminal, and the titles of the columns that do not.
 
     Ids are always there; then come the columns in their order, each with the width that it needs.
+    If there is no room for all, columns in which no row has a value are left out first.
     """
-    needed = [
-        _needed(name, size, _id_width(columns, width)) for name, size in _sizes(columns, cells)
-    ]
-    shown = [index for index, name in enumerate(columns) if _is_id(name)]
-    left = width + 2 - sum(needed[index] + 2 for index in shown)
-    for index in range(len(columns)):
+    found = _columns(columns, cells, _id_width(columns, width))
+    if sum(column.least + 2 for column in found) - 2 > width:
+        wanted = [index for index, column in enumerate(found) if not column.empty]
+    else:
+        wanted = list(range(len(found)))
+    shown = [index for index in wanted if found[index].is_id]
+    left = width + 2 - sum(found[index].least + 2 for index in shown)
+    for index in wanted:
         if index in shown:
             continue
-        left -= needed[index] + 2
+        left -= found[index].least + 2
         if left < 0 and shown:
             break
         shown.append(index)
     shown.sort()
-    left_out = [_title(name) for index, name in enumerate(columns) if index not in shown]
+    left_out = [_title(columns[index]) for index in wanted if index not in shown]
     return ([columns[i] for i in shown], [[row[i] for i in shown] for row in cells]), left_out
 
 
-def _is_id(column: str) -> bool:
-    return column.startswith("!")
-
-
-def _sizes(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[tuple[str, int]]:
-    """Each column with the width of its longest text."""
-    from rich.cells import cell_len
-
-    return [
-        (name, max(cell_len(text) for text in (_title(name), *(row[index] for row in cells))))
-        for index, name in enumerate(columns)
-    ]
-
-
 def _id_width(columns: Sequence[str], width: int) -> int:
-    """The least width of a long id in a terminal: together, ids take half of it."""
-    return max(ID, width // 2 // max(1, sum(map(_is_id, columns))))
+    """The least width of a long id in a terminal: together, ids take two thirds of it."""
+    return max(ID, width * 2 // 3 // max(1, sum(name.startswith("!") for name in columns)))
 
 
-def _needed(column: str, size: int, id_width: int) -> int:
-    """The least width of a column.
-
-    A short one needs all of it, a long one a few letters. A long id goes on in the next line.
-    """
-    if _is_id(column):
-        return min(size, id_width)
-    return size if size <= SHORT else FEW
-
-
-def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Any:
+def rich_table(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Any:
     """The table for a terminal of this width, with every column."""
     from rich.table import Table
     from rich.text import Text
 
-    sizes = _sizes(columns, cells)
+    columns = _columns(names, cells, 0)
     room = width - 2 * (len(columns) - 1)
-    least = sum(_needed(name, size, 0) for name, size in sizes if not _is_id(name))
-    most = _level([size for name, size in sizes if _is_id(name)], max(1, room - least))
-    ids = [min(size, most) if _is_id(name) else 0 for name, size in sizes]
-    others = [size for name, size in sizes if not _is_id(name)]
-    rest = iter(widths(others, max(1, room - sum(ids))))
+    least = sum(column.least for column in columns if not column.is_id)
+    most = _level([c.wide for c in columns if c.is_id], max(1, room - least))
+    bounds = [
+        (min(c.wide, most), min(c.wide, most)) if c.is_id else (c.least, c.wide) for c in columns
+    ]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for name, id in zip(columns, ids, strict=True):
-        wraps = name.startswith(("!", "+"))
-        justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
+    for column, size in zip(columns, widths(bounds, room), strict=True):
+        # A title goes on in the next line; a cell does only if it must not be cut.
+        wraps = column.name.startswith(("!", "+")) or column.cells <= size
+        justify: Literal["left", "right"] = "right" if column.name.startswith(">") else "left"
         table.add_column(
-            _title(name),
+            _title(column.name),
             justify=justify,
             overflow="fold" if wraps else "ellipsis",
             no_wrap=not wraps,
-            width=id or next(rest),
+            width=size,
         )
     for row in cells:
         table.add_row(*(Text(cell, STYLES.get(cell, "")) for cell in row))
     return table
 
 
-def widths(wide: Sequence[int], room: int) -> list[int]:
-    """The widths at which columns that need ``wide`` fit into ``room``.
+def widths(bounds: Sequence[tuple[int, int]], room: int) -> list[int]:
+    """The widths of columns, each between its least and its whole width, that fill ``room``.
 
-    Long columns shrink first, down to a few letters. Short columns shrink only after them.
+    What is left after the least widths goes to the narrowest first. Where even those have no room,
+    the widest give way.
     """
-    giving = [size for size in wide if size > SHORT]
-    left = room - sum(size for size in wide if size <= SHORT)
-    if left >= FEW * len(giving):
-        most = _level(giving, left)
-        return [size if size <= SHORT else min(size, most) for size in wide]
-    most = _level(wide, room)
-    return [min(size, most) for size in wide]
+    found = [least for least, _ in bounds]
+    if sum(found) > room:
+        most = _level(found, room)
+        return [min(size, most) for size in found]
+    for _ in range(room - sum(found)):
+        growing = [n for n, (_, wide) in enumerate(bounds) if found[n] < wide]
+        if not growing:
+            break
+        found[min(growing, key=found.__getitem__)] += 1
+    return found
 
 
 def _level(wide: Sequence[int], room: int) -> int:

@@ -63,12 +63,15 @@ def rates(
 
 def _rates(session: Session, minutes: int) -> None:
     answer = session.look(lambda runtime: runtime.read_model.rates(minutes))
-    times = ("p50", "p90", "p99")
+    counts, times = [name for name in RATED if name != "lost"], ("p50", "p90", "p99")
     session.show_list(
         answer,
-        ["!STAGE", *(f">{name.upper()}" for name in (*RATED, *times))],
+        ["!STAGE", *(f">{name.upper()}" for name in (*counts, *times)), ">LOST"],
         (
-            (s["stage"], *(s["total"][n] for n in RATED), *(seconds_of(s[p]) for p in times))
+            (
+                *(s["stage"], *(s["total"][n] for n in counts)),
+                *(*(seconds_of(s[p]) for p in times), s["total"]["lost"]),
+            )
             for s in answer
         ),
         "No stages.",
@@ -88,7 +91,8 @@ def _totals(session: Session, answer: list[dict[str, Any]], *, compare: bool) ->
         moved = [total["moved"], *([before and before["moved"]] if compare else [])]
         failed = [share(total["error_share"])]
         failed += [share(before and before["error_share"])] if compare else []
-        times = (seconds_of(total[name]) for name in ("oldest", "p50", "p90", "p99"))
+        times = [seconds_of(total["oldest"] or None)]  # 0: nothing was due
+        times += [seconds_of(total[name]) for name in ("p50", "p90", "p99")]
         rows.append((series["stage"], *moved, *failed, total["due"], *times))
     session.show_list(answer, columns, rows, "No stages.")
 
@@ -99,15 +103,16 @@ def _steps(session: Session, answer: list[dict[str, Any]], *, compare: bool) -> 
     before = series.get("previous")
     columns = [f"!FROM ({zone_name()})", ">MOVED"]
     columns += [">BEFORE"] if compare else []
-    columns += [">RETRIED", ">EXHAUSTED", ">WAITED", ">DUE", ">OLDEST", ">P50", ">P90", ">P99"]
+    columns += [">RETRIED", ">EXHAUSTED", ">DUE", ">OLDEST", ">P50", ">P90", ">P99", ">WAITED"]
     rows = []
     for place in range(series["points"]):
         at = series["first"] + timedelta(seconds=series["step"] * place)
         counts = [series["moved"][place]]
         counts += [before and before["moved"][place]] if compare else []
-        counts += [series[name][place] for name in ("retried", "exhausted", "waited", "due")]
-        times = [seconds_of(series[name][place]) for name in ("oldest", "p50", "p90", "p99")]
-        rows.append((moment(at), *counts, *times))
+        counts += [series[name][place] for name in ("retried", "exhausted", "due")]
+        oldest = series["oldest"][place] or None  # 0: nothing was due
+        times = [seconds_of(series[name][place]) for name in ("p50", "p90", "p99")]
+        rows.append((moment(at), *counts, seconds_of(oldest), *times, series["waited"][place]))
     session.show_list(answer, columns, rows, "No steps.")
 
 
