@@ -30,10 +30,18 @@ def test_a_scale_has_round_marks_to_the_largest_value(largest: float, marks: lis
 
 
 def test_a_scale_of_times_is_round_in_minutes_and_hours() -> None:
-    assert scale(900, seconds=True) == [0, 300, 600, 900]
-    assert scale(10_000, seconds=True) == [0, 3600, 7200, 10_800]
-    assert scale(9 * 86_400, seconds=True)[1] == 3 * 86_400
-    assert scale(0.02, seconds=True)[-1] == pytest.approx(0.02)
+    assert scale(900, "seconds") == [0, 300, 600, 900]
+    assert scale(10_000, "seconds") == [0, 3600, 7200, 10_800]
+    assert scale(9 * 86_400, "seconds")[1] == 3 * 86_400
+    assert scale(0.02, "seconds")[-1] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("largest", [1, 2, 7, 10, 99, 1000, 9999])
+def test_a_scale_of_counts_has_whole_marks(largest: int) -> None:
+    marks = scale(largest, "count")
+    assert marks[-1] >= largest
+    assert all(mark == round(mark) for mark in marks)
+    assert len(marks) <= 5
 
 
 def test_the_marks_of_the_axis_are_times_of_the_readers_zone() -> None:
@@ -50,7 +58,7 @@ def test_every_step_has_a_text_and_missing_values_are_left_out() -> None:
         Layer("line", "p50", "<p50>", [None, 0.5, None]),
     ]
     axis = Axis(MIDNIGHT, 3600, 3)
-    drawing = ET.fromstring(chart("c", "A & B", "x < y", axis, layers, lambda v: f"{v:g}"))
+    drawing = ET.fromstring(chart("c", "A & B", "x < y", axis, layers, lambda v: f"{v:g}", "rate"))
     texts = [hit[0].text for hit in drawing if hit.get("class") == "hit"]
     assert texts == [
         "2026-11-18 00:00–01:00: moved 1",

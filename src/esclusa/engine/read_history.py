@@ -144,7 +144,10 @@ def stays_of(record: Record, steps: Sequence[Step], *, whole: bool) -> list[Stay
 def _state_shape(state: str, stays: Sequence[Stay], now: datetime) -> dict[str, Any]:
     """The times of the stays that ended, and the longest of all."""
     ended = sorted(stay.seconds(now) for stay in stays if stay.until is not None)
-    slowest = sorted(stays, key=lambda stay: -stay.seconds(now))[:SLOWEST]
+    longest: dict[str, Stay] = {}
+    for stay in sorted(stays, key=lambda stay: stay.seconds(now)):
+        longest[stay.id] = stay  # of each record its longest stay
+    slowest = sorted(longest.values(), key=lambda stay: -stay.seconds(now))[:SLOWEST]
     return {
         "state": state,
         "ended": len(ended),

@@ -37,6 +37,15 @@ async def test_every_pipeline_is_on_the_first_screen(
             assert box["x"] + box["width"] <= width
 
 
+async def test_a_card_counts_in_whole_words(world: World, new_page: NewPage) -> None:
+    words = {"1": ("fallido", "terminado"), "": ("fallidos", "terminados")}
+    async with new_page(locale="es-CL") as page:
+        await page.goto(world.url)
+        for role in await page.locator(".roles .failed, .roles .finished").all():
+            count, word = (await role.inner_text()).split()
+            assert word in words.get(count, words[""])
+
+
 async def test_a_card_counts_as_its_lifecycles_do(world: World, new_page: NewPage) -> None:
     async with new_page() as page:
         await page.goto(world.url)

@@ -49,6 +49,7 @@ async def test_no_word_is_broken_and_nothing_reads_none(
             await ready(page)
             if broken := await page.evaluate(BROKEN):
                 faults[name] = broken
+            assert await page.locator("main .primary:visible").count() <= 1, name
             text = await page.locator("main").inner_text()
             assert not re.search(r"\bNone\b|%3A|\bnan\b", text), name
             hrefs = await page.locator("main a[href]").evaluate_all(

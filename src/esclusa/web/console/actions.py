@@ -12,6 +12,7 @@ from esclusa.web.console import catalog, render
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import MAX_REASON, FormRefused, local
+from esclusa.web.console.run_data import was_idle
 
 # Seconds that the page waits for a run to end; a longer run goes on without it.
 RUN_WAIT = 1.5
@@ -77,4 +78,6 @@ async def _run(console: ConsoleContext, operations: Operations, name: str) -> st
     counters = ", ".join(
         f"{what} {catalog.number(n)}" for what, n in run.named_counters.items() if n
     )
-    return f"{name}: {run.outcome} ({counters or _('nothing was due')})"
+    if not counters and was_idle(console, name, run.named_counters):
+        counters = _("nothing was due")
+    return f"{name}: {run.outcome} ({counters})" if counters else f"{name}: {run.outcome}"

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from esclusa.engine.series import OVER, Over
 from esclusa.web.console import catalog, render, zones
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.charts import Axis, Layer, chart
+from esclusa.web.console.charts import Axis, Layer, Unit, chart
 from esclusa.web.console.context import ConsoleContext
 
 # Writes a value of a scale.
@@ -93,10 +93,12 @@ def drawn(series: dict[str, Any]) -> list[dict[str, Any]]:
     total = series["total"]
     made = []
 
-    def add(id: str, title: str, summary: str, layers: Sequence[Layer], words: Words) -> None:
+    def add(
+        id: str, title: str, summary: str, layers: Sequence[Layer], words: Words, unit: Unit
+    ) -> None:
         shown = [layer for layer in layers if any(v is not None for v in layer.values)]
         description = f"{summary} {period(series)} {zones.name()}"
-        svg = chart(id, title, description, axis, shown, words, seconds=words is render.duration)
+        svg = chart(id, title, description, axis, shown, words, unit)
         made.append({"id": id, "title": title, "summary": summary, "layers": shown, "svg": svg})
 
     add(
@@ -112,7 +114,9 @@ def drawn(series: dict[str, Any]) -> list[dict[str, Any]]:
             ),
         ],
         _rate,
+        "rate",
     )
+    label = catalog.ngettext("failed", "failed", 2)
     add(
         "errors",
         _("Failed attempts per minute"),
@@ -122,7 +126,7 @@ def drawn(series: dict[str, Any]) -> list[dict[str, Any]]:
             share=render.percent(total["error_share"]),
         ),
         [
-            Layer("bars", "bad", _("failed"), _per_minute(series, _failed(series))),
+            Layer("bars", "bad", label, _per_minute(series, _failed(series))),
             *(
                 [Layer("line", "before", _("span before"), _per_minute(series, _failed(before)))]
                 if before
@@ -130,26 +134,30 @@ def drawn(series: dict[str, Any]) -> list[dict[str, Any]]:
             ),
         ],
         _rate,
+        "rate",
     )
+    known, not_yet = total["due"] is not None, _("Nothing was read yet.")
     add(
         "backlog",
         _("Due records"),
-        _("At most {n} were due.", n=_known(total["due"])),
+        _("At most {n} were due.", n=catalog.number(total["due"])) if known else not_yet,
         [
             Layer("area", "due", _("due"), series["due"]),
             *([Layer("line", "before", _("span before"), before["due"])] if before else []),
         ],
         lambda v: catalog.number(round(v)),
+        "count",
     )
     add(
         "age",
         _("Age of the oldest due record"),
-        _("At most {time}.", time=render.duration(total["oldest"])),
+        _("At most {time}.", time=render.duration(total["oldest"])) if known else not_yet,
         [
             Layer("area", "age", _("oldest"), series["oldest"]),
             *([Layer("line", "before", _("span before"), before["oldest"])] if before else []),
         ],
         render.duration,
+        "seconds",
     )
     add(
         "latency",
@@ -165,6 +173,7 @@ def drawn(series: dict[str, Any]) -> list[dict[str, Any]]:
             Layer("line", "p50", "p50", series["p50"]),
         ],
         render.duration,
+        "seconds",
     )
     return made
 
@@ -203,18 +212,21 @@ def _rate(value: float) -> str:
     return catalog.number(round(value, 1)) if value >= 0.05 else "< 0.1"
 
 
-def _known(value: int | None) -> str:
-    return "—" if value is None else catalog.number(value)
+async def budget_use(console: ConsoleContext, budget: dict[str, Any]) -> dict[str, Any] | None:
+    """The use of a budget over the month, as a chart; None if it is not kept.
 
-
-async def budget_use(console: ConsoleContext, name: str) -> dict[str, Any] | None:
-    """The use of a budget over the month, as a chart; None if it is not kept."""
+    ``budget`` is an answer of the read model: the window that lasts still is as the page shows it.
+    """
+    name = budget["budget"]
     found = await console.cache.get(
         f"budget use {name}", KEPT, lambda: console.read_model.budget_use(name)
     )
-    items = found["items"]
+    items = [dict(item) for item in found["items"]]
     if not items:
         return None
+    for window in budget["windows"]:
+        if window["per"] == found["per"]:
+            items[-1] |= {each: window[each] for each in ("used", "limit", "spenders")}
     zone, is_day = ZoneInfo(found["timezone"]), found["per"] == "day"
     form = "%Y-%m-%d" if is_day else "%Y-%m"
     names = tuple(format(item["start"].astimezone(zone), form) for item in items)
@@ -226,7 +238,9 @@ async def budget_use(console: ConsoleContext, name: str) -> dict[str, Any] | Non
     if any(limit is not None for limit in limits):
         layers.append(Layer("line", "before", _("limit"), limits))
     axis = Axis(items[0]["start"], 86_400, len(items), names)
-    svg = chart(f"use-{name}", title, summary, axis, layers, lambda v: catalog.number(round(v)))
+    svg = chart(
+        f"use-{name}", title, summary, axis, layers, lambda v: catalog.number(round(v)), "count"
+    )
     rows = [item | {"name": n} for n, item in zip(names, items, strict=True) if item["used"]]
     return {
         "budget": name,

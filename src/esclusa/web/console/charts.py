@@ -22,6 +22,8 @@ _DAY: Final = 86_400
 _TIMES: Final = (20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, _DAY)
 
 Value = float | None
+# What the values of a chart are; its scale is round in it.
+Unit = Literal["count", "rate", "seconds"]
 
 
 @value
@@ -80,19 +82,22 @@ class Axis:
         return f"{begin:%Y-%m-%d %H:%M}–{end:%H:%M}"
 
 
-def scale(largest: float, *, seconds: bool = False) -> list[float]:
+def scale(largest: float, unit: Unit = "rate") -> list[float]:
     """Round marks from 0 to at least the largest value, at most ``_MARKS`` besides 0.
 
-    ``seconds``: round in minutes, hours and days.
+    Those of counts are whole numbers, those of seconds round in minutes, hours and days.
     """
     if largest <= 0:
         return [0.0, 1.0]
-    if seconds and largest > 60:
+    if unit == "seconds" and largest > 60:
         days = math.ceil(largest / _DAY / _MARKS) * _DAY
         part = next((s for s in _TIMES if s * _MARKS >= largest), days)
         return [float(part * n) for n in range(math.ceil(largest / part) + 1)]
     power = 10.0 ** math.floor(math.log10(largest / _MARKS))
-    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power * _MARKS >= largest * 0.9999)
+    parts = [s * power for s in (1, 2, 2.5, 5, 10)]
+    if unit == "count":
+        parts = [s for s in (1, *parts) if s == round(s)]
+    step = next(s for s in parts if s * _MARKS >= largest * 0.9999)
     return [step * n for n in range(math.ceil(largest / step - 0.0001) + 1)]
 
 
@@ -103,17 +108,14 @@ def chart(
     axis: Axis,
     layers: Sequence[Layer],
     words: Callable[[float], str],
-    *,
-    seconds: bool = False,
+    unit: Unit,
 ) -> Markup:
     """A chart with its title and description; ``words`` writes a value of its scale.
-
-    ``seconds``: the values are seconds.
 
     Each step has a text with all values, which is its tooltip and what the script reads out.
     """
     largest = max((v for layer in layers for v in layer.values if v is not None), default=0.0)
-    marks = scale(largest, seconds=seconds)
+    marks = scale(largest, unit)
     top = marks[-1]
     wide = (WIDTH - _LEFT - _RIGHT) / axis.points
     head = (

@@ -14,11 +14,15 @@ ROLES: tuple[Role, ...] = ("waiting", "working", "failed", "resting", "finished"
 
 
 def card(
-    plan: Plan, kinds: Sequence[Mapping[str, Any]], stages: Mapping[str, Mapping[str, Any]]
+    plan: Plan,
+    kinds: Sequence[Mapping[str, Any]],
+    stages: Mapping[str, Mapping[str, Any]],
+    names: Mapping[Role, tuple[str, str]],
 ) -> dict[str, Any]:
     """A pipeline in a few numbers: its records by role, what is stuck or failed, its pace.
 
-    ``kinds`` are its lifecycles as the map draws them, ``stages`` answers of the read model.
+    ``kinds`` are its lifecycles as the map draws them, ``stages`` answers of the read model,
+    ``names`` the words for one and for several records of each role.
     """
     nodes = [(k["table"], node) for k in kinds for node in k["diagram"]["nodes"]]
     own = [stages[s.name] for s in plan.stages if s.name in stages]
@@ -29,11 +33,12 @@ def card(
             states: dict[str, list[str]] = {}
             for table, node in of_role:
                 states.setdefault(table, []).append(node["state"])
+            count = sum(node["count"] for _, node in of_role)
             counted.append(
                 {
                     "role": role,
-                    "name": of_role[0][1]["role_name"],
-                    "count": sum(node["count"] for _, node in of_role),
+                    "names": names[role],
+                    "count": count,
                     "exact": all(node["exact"] for _, node in of_role),
                     "states": json.dumps(states),
                 }

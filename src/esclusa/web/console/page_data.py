@@ -22,7 +22,8 @@ from esclusa.model.texts import error_text
 from esclusa.observability import redact
 from esclusa.web.console import graph, render, translate
 from esclusa.web.console.catalog import gettext as _
-from esclusa.web.console.overview import card
+from esclusa.web.console.catalog import ngettext
+from esclusa.web.console.overview import ROLES, card
 
 if TYPE_CHECKING:
     from esclusa.web.console.context import ConsoleContext
@@ -41,13 +42,13 @@ FOLD_TEXT, FOLD_LINES = 300, 8
 # states and lifecycles
 
 
-def role_name(role: str) -> str:
-    """The role in the language of the page."""
+def role_name(role: str, records: int = 1) -> str:
+    """The role of so many records in the language of the page."""
     return {
         "waiting": _("waiting"),
         "working": _("in progress"),
-        "finished": _("finished"),
-        "failed": _("failed"),
+        "finished": ngettext("finished", "finished", records),
+        "failed": ngettext("failed", "failed", records),
         "resting": _("resting"),
     }[role]
 
@@ -112,6 +113,7 @@ async def overview(console: ConsoleContext, pipeline: str | None = None) -> dict
     views = await console.cache.get("views", 2.0, read_model.views)
     counts = await console.counts.quick(read_model.declared())
     plans = [plan for plan in read_model.pipelines() if pipeline in (None, plan.name)]
+    names = {role: (role_name(role), role_name(role, 2)) for role in ROLES}
     pipelines: list[dict[str, Any]] = []
     for plan in plans:
         kinds = sorted(
@@ -121,7 +123,7 @@ async def overview(console: ConsoleContext, pipeline: str | None = None) -> dict
         pipelines.append(
             {
                 "name": plan.name,
-                "card": card(plan, kinds, stages),
+                "card": card(plan, kinds, stages, names),
                 "kinds": kinds,
                 "cycles": [cycles[c.name] for c in plan.cycles],
                 "views": [v for v in views if v["view"].startswith(f"{plan.name}.")],

@@ -35,7 +35,7 @@ from esclusa.web.console import (
 from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.live import LiveCounts
-from esclusa.web.console.run_data import alert_data, folded, run_moves
+from esclusa.web.console.run_data import alert_data, folded, run_moves, was_idle
 from esclusa.web.security import HEAD_ONLY
 
 PAGE = 50
@@ -173,7 +173,7 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
         last = cycle["last"]
         if last is not None:
             last = render.masked(last) | {"message": translate.stored(last["message"])}
-        return cycle | {"last": last, "runs": [_run(run) for run in page.items][::-1]}
+        return cycle | {"last": last, "runs": [_run(console, run) for run in page.items][::-1]}
 
     @api.get("/console/cycles")
     async def cycles(request: Request, system: bool = False) -> Response:
@@ -196,7 +196,7 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
             request,
             "runs.html",
             here="runs",
-            runs=folded([_run(run) for run in page.items]),
+            runs=folded([_run(console, run) for run in page.items]),
             cycle=cycle,
             status=status,
             next=page.next,
@@ -213,14 +213,14 @@ def _cycles(api: APIRouter, console: ConsoleContext) -> None:
             request,
             "run.html",
             here="runs",
-            run=_run(found),
+            run=_run(console, found),
             moves=run_moves(console, found),
             usual=await console.read_model.usual_seconds(found),
             alerts=[alert_data(console, a) for a in await console.read_model.alerts_of_run(found)],
         )
 
 
-def _run(run: Any) -> dict[str, Any]:
+def _run(console: ConsoleContext, run: Any) -> dict[str, Any]:
     return {
         "id": run.id,
         "cycle": run.cycle,
@@ -232,6 +232,7 @@ def _run(run: Any) -> dict[str, Any]:
         "seconds": run.duration_ms / 1000 if run.duration_ms is not None else None,
         "counters": run.counters or {},
         "message": translate.stored(run.message),
+        "idle": run.status == "ok" and was_idle(console, run.cycle, run.counters),
     }
 
 
@@ -249,7 +250,7 @@ def _system(api: APIRouter, console: ConsoleContext) -> None:
             uses=[
                 use
                 for budget in found
-                if (use := await chart_pages.budget_use(console, budget["budget"])) is not None
+                if (use := await chart_pages.budget_use(console, budget)) is not None
             ],
         )
 

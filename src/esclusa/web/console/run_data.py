@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from esclusa.model.errors import NotFound
@@ -42,6 +42,12 @@ def folded(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _did_nothing(run: dict[str, Any]) -> bool:
     return run["status"] == "ok" and not any(run["counters"].values())
+
+
+def was_idle(console: ConsoleContext, cycle: str, counters: Mapping[str, int] | None) -> bool:
+    """Whether nothing was due in a run. A function does what it does without saying so."""
+    found = console.read_model.registry.cycles.get(cycle)
+    return found is not None and found.function is None and not any((counters or {}).values())
 
 
 def run_moves(console: ConsoleContext, run: Run) -> list[dict[str, Any]]:

@@ -155,6 +155,8 @@ function startLive() {
       const all = counts.reduce((total, c) => total + c[0], 0);
       number.textContent = formatCount(all, counts.every((c) => c[1]));
       number.closest("li").classList.toggle("none", !all);
+      const words = number.nextElementSibling.dataset;
+      number.nextElementSibling.textContent = all === 1 ? words.one : words.many;
     }
     const sum = (name) => data.stages.reduce((total, s) => total + (s[name] ?? 0), 0);
     const oldest = Math.max(-1, ...data.stages.map((s) => s.oldest_due_seconds ?? -1));
