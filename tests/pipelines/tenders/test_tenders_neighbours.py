@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pipelines.tenders.conftest import TendersTrial, on_origin, run_statement
 
 from esclusa.health import check_pipeline_data
+from esclusa.pipelines.tenders.records import Licitacion
 from esclusa.simulators.expo import SEND
 
 RENAME = "UPDATE device_installations SET installation_id = 'renamed' WHERE installation_id = 'd1'"
@@ -114,3 +116,16 @@ async def test_doctor_names_quiet_hours_that_cannot_be_read(
     assert "2 devices" in found.text
     assert "d3 (no time zone 'Chile/Nowhere')" in found.text
     assert "d4" in found.text
+
+
+@pytest.mark.parametrize(("hours", "verdicts"), [(4, ["warn"]), (0.1, [])])
+async def test_doctor_notices_times_of_chile_that_are_stored_as_utc(
+    trial: TendersTrial, hours: float, verdicts: list[str]
+) -> None:
+    published = datetime.now(UTC).replace(second=1) - timedelta(hours=hours)
+    rows = [
+        Licitacion(id=code, codigo_externo=code, fecha_publicacion=published)
+        for code in (f"{n}-1-LE26" for n in range(5))
+    ]
+    await trial.runtime.engine.records.insert(rows)
+    assert [found.verdict for found in await check_pipeline_data(trial.runtime)] == verdicts

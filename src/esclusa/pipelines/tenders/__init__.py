@@ -12,7 +12,7 @@ from typing import Any
 from esclusa import App, cron, null
 from esclusa.http import session
 from esclusa.pipelines.tenders import actions, archive, delivery, expo, ingestion
-from esclusa.pipelines.tenders.quiet_checks import check_quiet_hours
+from esclusa.pipelines.tenders.data_checks import check_data
 from esclusa.pipelines.tenders.rates import CurrentRates
 from esclusa.pipelines.tenders.records import RECORDS, Delivery
 from esclusa.pipelines.tenders.settings import BATCH, TendersSettings
@@ -153,4 +153,4 @@ def checks(settings: TendersSettings) -> Iterator[str]:
         )
 
 
-app.data_checks(check_quiet_hours)
+app.data_checks(check_data)
