@@ -21,10 +21,10 @@ ENOUGH_TENDERS = 5
 async def check_data(settings: TendersSettings, records: Any) -> AsyncIterator[Any]:
     """Yield what is wrong with quiet hours and with times."""
     now = datetime.now(UTC)
-    async for finding in _check_quiet_hours(records, now):
-        yield finding
-    async for finding in _check_times(records, now):
-        yield finding
+    async for fault in _check_quiet_hours(records, now):
+        yield fault
+    async for warning in _check_times(records, now):
+        yield warning
 
 
 async def _check_times(records: Any, now: datetime) -> AsyncIterator[tuple[str, str]]:
