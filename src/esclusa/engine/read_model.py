@@ -31,8 +31,8 @@ from esclusa.model.system_records import (
     Run,
 )
 
-# The latest runs of a cycle from which its usual duration is taken.
-USUAL_RUNS = 50
+# The most runs of a cycle that are read at a time for its usual duration.
+USUAL_RUNS = 100
 # The most related records of one relation.
 RELATED = 20
 # The most leases of one stage.
@@ -167,22 +167,26 @@ class ReadModel(TimeReader):
         )
 
     async def usual_seconds(self, run: Run) -> float | None:
-        """The median duration of the cycle's other runs that ended ok and had work.
+        """The median duration of runs of the cycle that ended ok and had work, beside this one.
 
-        None if fewer than three of the latest are known.
+        The runs just before it count; where fewer than three had work, the latest count, too. None
+        if that is too few still.
         """
-        page = await self._records.find(
-            Run, {"cycle": run.cycle}, order="-started_at", limit=USUAL_RUNS
-        )
-        times = [
-            other.duration_ms / 1000
-            for other in page.items
-            if other.id != run.id
-            and other.status == "ok"
-            and other.duration_ms is not None
-            and any((other.counters or {}).values())
-        ]
-        return round(median(times), 3) if len(times) >= 3 else None
+        times: list[float] = []
+        for near in (at_most(run.started_at), at_least(run.started_at)):
+            where = {"cycle": run.cycle, "started_at": near}
+            page = await self._records.find(Run, where, order="-started_at", limit=USUAL_RUNS)
+            times += [
+                other.duration_ms / 1000
+                for other in page.items
+                if other.id != run.id
+                and other.status == "ok"
+                and other.duration_ms is not None
+                and any((other.counters or {}).values())
+            ]
+            if len(times) >= 3:
+                return round(median(times), 3)
+        return None
 
     async def alerts_of_run(self, run: Run) -> list[Alert]:
         """The alerts, of the newest hundred, that name the run as their cause."""

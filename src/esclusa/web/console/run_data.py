@@ -96,7 +96,6 @@ def _links(console: ConsoleContext, alert: Alert) -> list[tuple[str, str]]:
     registry, links = console.read_model.registry, []
     if run := (alert.details or {}).get("run"):
         links.append((_("Run"), render.url("console", "runs", str(run))))
-    stages = {stage.name: stage for stage in registry.all_stages}
     if alert.name == "budget_early":
         links.append((_("Budgets"), render.url("console", "budgets")))
     elif alert.name in ("no_worker", "loop_blocked"):
@@ -104,8 +103,17 @@ def _links(console: ConsoleContext, alert: Alert) -> list[tuple[str, str]]:
     if alert.subject in registry.cycles:
         cycle = alert.subject
         links.append((_("View runs"), render.url("console", "runs", cycle=cycle)))
-    if (stage := stages.get(alert.subject)) is not None:
-        table = stage.kind.table
-        state = {"backlog": stage.take[0]}.get(alert.name, stage.exhausted or stage.take[0])
+    for table, state in _states_of(console, alert):
         links.append((_("Records"), render.url("console", "records", table, status=state)))
     return links
+
+
+def _states_of(console: ConsoleContext, alert: Alert) -> list[tuple[str, str]]:
+    """The tables and states with the records of an alert about a stage, or a cycle of stages."""
+    registry = console.read_model.registry
+    stages = [stage for stage in registry.all_stages if stage.name == alert.subject]
+    if not stages and alert.name == "error_rate" and alert.subject in registry.cycles:
+        stages = [s for s in registry.cycles[alert.subject].stages if s.exhausted]
+    backlog = alert.name == "backlog"
+    found = [(s.kind.table, s.take[0] if backlog else s.exhausted or s.take[0]) for s in stages]
+    return list(dict.fromkeys(found))
