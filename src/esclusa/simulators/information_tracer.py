@@ -25,6 +25,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -197,7 +198,7 @@ class InformationTracerSimulator(Simulator):
             await asyncio.sleep(behaviour.seconds if order == "slow" else 3600)
             return None
         if order.isdigit():
-            return web.json_response({"error": f"refused with {order}"}, status=int(order))
+            return web.json_response({"error": HTTPStatus(int(order)).phrase}, status=int(order))
         texts = {
             "no_id": {},
             "error_object": {"error": "could not start the job"},

@@ -53,7 +53,7 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
         if choice["verb"] == "retry" and "status" not in where:
             where = {**where, "status": one_of(*targets)}
         sample = await console.read_model.records(kind.table, where, limit=SAMPLE)
-        roles, columns = console.read_model.roles(kind), page_data.columns(kind)[:3]
+        roles, columns = console.read_model.roles(kind), page_data.columns(kind, sample.items)[:3]
         fields = [(n, v) for n, v in items if n not in ("form_token", "matched", "next")]
         return await console.page(
             request,

@@ -256,15 +256,20 @@ def reasons(answer: Why) -> list[dict[str, Any]]:
 # records
 
 
-def columns(kind: Kind) -> list[str]:
-    """The business fields that a list shows: the first short ones that the id does not contain."""
-    return [
+def columns(kind: Kind, records: Iterable[Record]) -> list[str]:
+    """The business fields that a list shows: the first short ones that the id does not contain.
+
+    Those that are empty in all these records come last.
+    """
+    names = [
         f.name
         for f in kind.fields
         if f.type not in ("json", "bytes")
         and f.name not in kind.key
         and not redact.secret_name(f.name)
-    ][:COLUMNS]
+    ]
+    used = {name for record in records for name in names if getattr(record, name, None) is not None}
+    return sorted(names, key=lambda name: name not in used)[:COLUMNS]
 
 
 def row(record: Record, of_state: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ async def _preview(
         ids = chosen.get("ids")
         where = both({"id": one_of(*ids)} if ids else chosen["where"], action.where)
         sample = await console.read_model.records(kind.table, where, limit=SAMPLE)
-        roles, columns = console.read_model.roles(kind), page_data.columns(kind)[:3]
+        roles, columns = console.read_model.roles(kind), page_data.columns(kind, sample.items)[:3]
         skipped = {p["id"]: translate.sentence(p["why"]) for p in acted.passed}
         rows = [page_data.row(record, roles, columns) for record in sample.items]
         given = [(n, v) for n, v in _conditions(items) if v]

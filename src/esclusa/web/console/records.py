@@ -124,7 +124,7 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         )
         chosen = [c.name for c in record_columns(kind, filters.chosen_columns(columns))]
         shown = [n for n in chosen if n not in ("id", "status")] if columns else None
-        names = page_data.columns(kind) if shown is None else shown
+        names = page_data.columns(kind, page.items) if shown is None else shown
         roles = console.read_model.roles(kind)
         here = [*given, ("q", q)] if q else given
         any_state = [p for p in here if p[0] != "status"]
