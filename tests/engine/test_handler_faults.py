@@ -26,6 +26,7 @@ from esclusa import (
 )
 from esclusa.model.system_records import Alert, DeadLetter, Run
 from esclusa.model.texts import load
+from esclusa.ports.telemetry import Silent
 
 
 class Piece(Record, table="pieces", key="name"):
@@ -39,18 +40,14 @@ class Piece(Record, table="pieces", key="name"):
     """)
 
 
-class Log:
-    """Telemetry that keeps the events and the fields of settlements."""
+class Log(Silent):
+    """Telemetry that keeps the fields of settlements."""
 
     def __init__(self) -> None:
         self.fields: list[dict[str, Any]] = []
 
     def settled(self, stage: str, result: str, times: Any, fields: Callable[[int], Any]) -> None:
         self.fields += [fields(n) for n in range(len(times))]
-
-    def claimed(self, *_: Any) -> None: ...
-    def run_finished(self, *_: Any) -> None: ...
-    def event(self, level: str, message: str, **fields: Any) -> None: ...
 
 
 def pipeline(handler: Any, **options: Any) -> App:
