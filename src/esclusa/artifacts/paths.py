@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from esclusa.model.errors import ArtifactError
 
@@ -78,6 +79,7 @@ def segment(text: str | int) -> str:
     return f"{start}%~{hashlib.sha256(raw).hexdigest()[:40]}"
 
 
+@lru_cache(maxsize=4096)  # most paths repeat the names of their folders
 def plain_segment(text: str) -> str:
     r"""A path segment that reads as the value does. Different values give different segments.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from esclusa import (
     Add,
@@ -43,7 +43,7 @@ from esclusa.pipelines.replies.client import (
     TransientError,
 )
 from esclusa.pipelines.replies.files import existing_file
-from esclusa.pipelines.replies.records import ACTIVE, MAX_JOBS, MAX_NAME_BYTES, Job, Post
+from esclusa.pipelines.replies.records import ACTIVE, MAX_JOBS, MAX_NAME_BYTES, Job, Post, SortBy
 from esclusa.pipelines.replies.run_state import RunState, open_run_state
 from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
 from esclusa.pipelines.replies.takeover import follow_jobs, report
@@ -261,7 +261,13 @@ async def _is_taken(post: Post, at: Attempt) -> Outcome | None:
 
 
 def _draft_job(post: Post, max_replies: int, others: Sequence[Job], at: Attempt) -> Job:
-    """Return the job of a search, without the id that the provider will give it."""
+    """Return the job of a search, without the id that the provider will give it.
+
+    Raises ValueError if the post asks for an order that the provider does not know.
+    """
+    sort_by = post.sort_by or at.run.params.get("sort_by") or "time"
+    if sort_by not in get_args(SortBy):
+        raise ValueError(f"sort_by: {sort_by!r:.60} is neither time nor engagement")
     job = Job.kind.draft(
         {
             "job_id": None,
@@ -272,7 +278,7 @@ def _draft_job(post: Post, max_replies: int, others: Sequence[Job], at: Attempt)
             "candidate_id": post.candidate_id,
             "max_posts_replies": max_replies,
             "max_posts": max_replies,
-            "sort_by": post.sort_by or at.run.params.get("sort_by") or "time",
+            "sort_by": sort_by,
             "recollect": post.recollect,
             "siblings": len(others),
             "done_siblings": sum(other.status == "done" for other in others),
