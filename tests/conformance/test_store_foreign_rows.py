@@ -11,6 +11,7 @@ from conformance.helpers import claim, settle_all, settlement_of
 from conformance.kinds import stage
 
 from esclusa.model.columns import track
+from esclusa.model.errors import SchemaError
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.query import at_most, query
 from esclusa.model.record import Record
@@ -166,3 +167,16 @@ async def test_a_key_is_found_that_is_stored_as_a_number(
     for post_id, id in (("1", "a"), ("20", "b"), (str(long), "c")):
         page = await store.find(query(Search.kind, {"platform": "x", "post_id": post_id}))
         assert [record.id for record in page.items] == [id]
+
+
+@pytest.mark.parametrize("provider", SQL, indirect=True)
+async def test_ids_that_are_numbers_are_made_by_the_table(empty_database: Database) -> None:
+    """Otherwise no new record could be written there, after its work is done."""
+    await empty_database.make_table("searches", COLUMNS | {"id": "int"}, "id")
+    store = empty_database.store()
+    await store.open()
+    try:
+        with pytest.raises(SchemaError, match="database_id = true"):
+            await store.migrate([Search.kind], [CHECK], foreign=True)
+    finally:
+        await store.close()

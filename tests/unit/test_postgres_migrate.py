@@ -297,7 +297,7 @@ async def test_duplicate_keys_are_shown_and_nothing_is_changed(
 ) -> None:
     await sql(
         url,
-        """CREATE TABLE parcels (id serial PRIMARY KEY, code text, note text);
+        """CREATE TABLE parcels (id text DEFAULT gen_random_uuid(), code text, note text);
         INSERT INTO parcels (code) VALUES ('a'), ('b'), ('a'), ('c'), ('c'), ('c')""",
     )
     with pytest.raises(SchemaError) as caught:

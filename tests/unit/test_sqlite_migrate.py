@@ -224,7 +224,7 @@ async def test_a_column_that_is_not_null_gets_its_default(store: SqliteStore) ->
 async def test_duplicate_keys_are_shown_and_nothing_is_changed(store: SqliteStore) -> None:
     sql(
         store,
-        """CREATE TABLE parcels (id INTEGER PRIMARY KEY, code TEXT, note TEXT);
+        """CREATE TABLE parcels (id TEXT DEFAULT (hex(randomblob(8))), code TEXT, note TEXT);
         INSERT INTO parcels (code) VALUES ('a'), ('b'), ('a'), ('c'), ('c'), ('c')""",
     )
     before = shape(store)

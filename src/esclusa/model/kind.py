@@ -155,6 +155,11 @@ class Kind:
             return self.inserts
         return not self.attached or bool(self.key) or self.database_id
 
+    @property
+    def makes_text_ids(self) -> bool:
+        """Whether Esclusa inserts such records with ids of its own, which are text."""
+        return self.inserted and not self.database_id and self.id_field is None
+
     @cached_property
     def by_name(self) -> dict[str, Field]:
         return {f.name: f for f in self.fields}

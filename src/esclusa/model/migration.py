@@ -83,6 +83,15 @@ def situations(kind: Kind, stages: Sequence[Stage]) -> Iterator[RowSituation]:
                 yield RowSituation(state, form | failed | {"attempts": max(tries, default=1)})
 
 
+def text_id_fault(kind: Kind, column: str, type: str) -> str:
+    """The fault of an id column that cannot hold the ids of new records, which are text."""
+    return (
+        f"column {kind.table}.{column} (for id) is {type}, and the ids of new records are text; if"
+        f" the table makes its ids, set database_id = true in [tables.{kind.table}]; if nothing is"
+        " inserted here, insert = false"
+    )
+
+
 def targets_first(kinds: Iterable[Kind]) -> list[Kind]:
     """Return the kinds so that the target of a foreign key comes before its table."""
     by_table = {kind.table: kind for kind in kinds}

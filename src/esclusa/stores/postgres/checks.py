@@ -12,7 +12,7 @@ from asyncpg import exceptions as pg
 
 from esclusa.model.columns import EXTRAS, TRACKING, ColumnType
 from esclusa.model.kind import Kind
-from esclusa.model.migration import TableFindings, situations
+from esclusa.model.migration import TableFindings, situations, text_id_fault
 from esclusa.stores.postgres.codec import (
     CHAR_TYPE,
     NUMBER_TYPES,
@@ -67,6 +67,9 @@ async def check(connection: Any, table: Table, existing: ExistingTable) -> Table
         if column in existing.columns:
             where = f"column {kind.table}.{column} (for {name})"
             found.faults.extend(f"{where} {why}" for why in _misfits(table, existing, name, column))
+    type = table.id.sql_type
+    if kind.makes_text_ids and (type in NUMBER_TYPES or (type == "uuid" and kind.key)):
+        found.faults.append(text_id_fault(kind, kind.id_column, type))
     (found.faults if kind.inserted else found.notes).extend(_unfilled(table, existing))
     found.notes.extend(_not_null_fields(kind, existing))
     found.notes.extend(_table_notes(table, existing))

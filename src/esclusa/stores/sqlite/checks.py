@@ -11,7 +11,7 @@ import apsw
 
 from esclusa.model.columns import EXTRAS, TRACKING
 from esclusa.model.kind import Kind
-from esclusa.model.migration import TableFindings, situations
+from esclusa.model.migration import TableFindings, situations, text_id_fault
 from esclusa.model.stage import Stage
 from esclusa.model.value import value
 from esclusa.stores.sqlite.codec import COLUMN_TYPES, text_literal
@@ -163,6 +163,8 @@ def _id_misfits(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]
             f"column {kind.table}.{id.name} (for id) is declared {id.type or 'without a type'};"
             " declare it INTEGER or TEXT"
         )
+    elif id is not None and id.row_id and kind.makes_text_ids:
+        yield text_id_fault(kind, id.name, "a number")
 
 
 def _unfilled(kind: Kind, columns: dict[str, ExistingColumn]) -> Iterator[str]:
