@@ -160,6 +160,8 @@ def test_dead_letters(greeted: RunCommand) -> None:
     assert greeted("show", "greetings", "grace", "--json").json["record"]["status"] == "waiting"
     assert greeted("dead-letters", "list", "--json").json["items"] == []
     assert greeted("run", "hello.greet").code == 5
+    slip = greeted("dead-letters", "redrive", "--error", "moved_awya", "--dry-run").err
+    assert "there are: moved_away. Did you mean moved_away?" in slip
     second = greeted("dead-letters", "list", "--json").json["items"][0]["id"]
     assert greeted("dead-letters", "discard", second, "--yes", "--json").json["moved"] == 1
     assert greeted("dead-letters").out == "No dead letters.\n"

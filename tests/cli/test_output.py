@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from esclusa.cli.output import Screen, fitting, rich_table, widths
+from esclusa.cli.output import Screen, fitting, rich_table, text_of, widths
+from esclusa.model.texts import load, text
 
 COLUMNS = (">COUNT", "KIND", "ERROR", "MESSAGE", "NEWEST", "EXAMPLE")
 ROW = (
@@ -106,3 +108,12 @@ def test_what_has_no_room_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert "FIELD_13: use --wide." in captured.err
     assert "…" not in captured.out.split("FIELD")[0]
+
+
+def test_times_in_texts_are_in_the_zone_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/Santiago")
+    until = datetime(2026, 11, 20, tzinfo=UTC)
+    empty = text("budget_empty", budget="api", until=until, used=500, limit=500, per="day")
+    for sentence in (empty, load(empty.dump())):
+        assert "until 2026-11-19 21:00:00 America/Santiago" in text_of(sentence)
+    assert text_of("until 2026-11-20 00:00:00+00:00") == "until 2026-11-20 00:00:00+00:00"

@@ -23,6 +23,7 @@ from esclusa.cli.output import Screen, ago, moment
 from esclusa.cli.root import Group
 from esclusa.cli.session import Session
 from esclusa.cli.zones import zone_name
+from esclusa.model.names import nearest
 from esclusa.model.query import check_states, parse_filter
 from esclusa.model.system_records import DeadLetter
 
@@ -156,6 +157,7 @@ def redrive(
     yes: bool,
 ) -> int:
     """Retry the records of dead letters. --set changes a field first."""
+    _name_errors(session, errors)
     return apply_to_chosen(
         session,
         chosen_records(DeadLetter.kind, ids, _filters(session, table, errors, where)),
@@ -188,6 +190,7 @@ def discard(
     yes: bool,
 ) -> int:
     """Close dead letters without retrying their records."""
+    _name_errors(session, errors)
     return apply_to_chosen(
         session,
         chosen_records(DeadLetter.kind, ids, _filters(session, table, errors, where)),
@@ -198,6 +201,21 @@ def discard(
         yes,
         "dead letter",
     )
+
+
+def _name_errors(session: Session, errors: str | None) -> None:
+    """Say which errors exist if open dead letters have none of these: it may be a slip."""
+    if not errors:
+        return
+    groups, _ = session.look(lambda runtime: runtime.read_model.dead_letter_groups())
+    known = {group["error_type"] for group in groups}
+    for error in errors.split(","):
+        if known and error.strip() not in known:
+            near = nearest(error, known)
+            session.note(
+                f"No open dead letter has the error {error.strip()}; there are:"
+                f" {', '.join(sorted(known))}.{f' Did you mean {near}?' if near else ''}"
+            )
 
 
 def _filters(

@@ -22,7 +22,7 @@ from esclusa.cli.options import (
     system_option,
     where_option,
 )
-from esclusa.cli.output import Screen, ago, approximate, moment, text_of
+from esclusa.cli.output import Screen, ago, approximate, moment, sentence, text_of
 from esclusa.cli.root import Command, filter_hint
 from esclusa.cli.session import Session
 from esclusa.cli.zones import zone_name
@@ -228,8 +228,9 @@ def show(session: Session, table: str, id: str) -> None:
         values = record.kind.as_json(record)
         error = values.get("last_error") or {}
         traceback = error.pop("traceback", None)
+        times = {n: at for n in values if isinstance(at := getattr(record, n, None), datetime)}
         screen.pairs(
-            (name, values[name])
+            (name, times.get(name, values[name]))
             for name in ["id", "status", *(n for n in values if n not in TRACKED), *TRACKED[2:]]
         )
         screen.line()
@@ -242,7 +243,7 @@ def show(session: Session, table: str, id: str) -> None:
             screen.line(text_of(line))
         if lines := _log_lines(steps):
             screen.table([f"LOGGED AT ({zone_name()})", ">ATTEMPT", "LEVEL", "+MESSAGE"], lines)
-        screen.line(text_of(reason.text), "bold")
+        screen.line("; ".join(text_of(each.text) for each in reason.reasons), "bold")
 
     session.show(
         {
@@ -274,7 +275,8 @@ def _cause(step: Any) -> str:
         f"{name}: {text_of(old)} → {text_of(new)}"
         for name, (old, new) in (step.changes or {}).items()
     ]
-    return "; ".join(filter(None, (step.reason, error, *changes))) or "-"
+    reason = sentence(step.reason) if step.reason else None
+    return "; ".join(filter(None, (reason, error, *changes))) or "-"
 
 
 @click.command(cls=Command, context_settings=DASHED_ID)

@@ -6,6 +6,7 @@ An operation on many records counts them first, asks, and leaves an audit row.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,6 +27,9 @@ from esclusa.cli.session import Session
 from esclusa.model.errors import BadQuery
 from esclusa.model.names import no_state
 from esclusa.model.texts import text
+
+if TYPE_CHECKING:
+    from esclusa.runtime import Runtime
 
 
 @click.command(cls=Command)
@@ -153,16 +157,24 @@ def resume(session: Session, cycle: str, reason: str) -> None:
 @click.argument("limit", type=click.IntRange(min=0))
 @click.option(
     "--per",
-    required=True,
     type=click.Choice(["second", "minute", "hour", "day", "month"]),
-    help="Which window.",
+    help="Which window, if the budget has several.",
 )
 @reason_option
 @click.pass_obj
-def limit(session: Session, budget: str, limit: int, per: str, reason: str) -> None:
+def limit(session: Session, budget: str, limit: int, per: str | None, reason: str) -> None:
     """Change the limit of a budget's current window, until it resets."""
-    session.look(lambda runtime: runtime.operations(session.who).limit(budget, per, limit, reason))
+
+    async def change(runtime: Runtime) -> str:
+        windows = [window.per for window in runtime.read_model.registry.budget(budget).windows]
+        if per is None and len(windows) > 1:
+            raise click.UsageError(f"Give --per: {budget} has windows per {', '.join(windows)}.")
+        window = per or windows[0]
+        await runtime.operations(session.who).limit(budget, window, limit, reason)
+        return window
+
+    changed = session.look(change)
     session.show(
-        {"budget": budget, "per": per, "limit": limit},
-        lambda s: s.line(f"{budget}: {limit:,} per {per} until the window resets."),
+        {"budget": budget, "per": changed, "limit": limit},
+        lambda s: s.line(f"{budget}: {limit:,} per {changed} until the window resets."),
     )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from esclusa.cli.zones import local
+from esclusa.cli.zones import local, zone_name
 from esclusa.model import duration
+from esclusa.model.texts import TEXTS, Text, fill
 from esclusa.model.value import value
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ ID = 24
 FAULTS = 20
 # A time, as ``moment`` and ``text_of`` write it.
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( \S+)?")
+# A time among the values of a stored text.
+_STORED_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 STYLES = {
     "ok": "green",
     "warn": "yellow",
@@ -63,6 +66,8 @@ def text_of(value: Any) -> str:
     """A value on one line, without control characters that a terminal would obey."""
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, Text):
+        value = sentence(value)
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -76,6 +81,21 @@ def text_of(value: Any) -> str:
     return "".join(
         c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in str(value)
     )
+
+
+def sentence(given: str) -> str:
+    """A text of Esclusa with its times in the zone of the reader; words of others as they are."""
+    if not isinstance(given, Text):
+        return given
+    return fill(TEXTS[given.code], {name: _word(each) for name, each in given.values.items()})
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, Text):
+        return sentence(value)
+    if isinstance(value, str) and _STORED_TIME.fullmatch(value):
+        value = datetime.fromisoformat(value)
+    return f"{moment(value)} {zone_name()}" if isinstance(value, datetime) else value
 
 
 def moment(value: datetime | str | None) -> str:

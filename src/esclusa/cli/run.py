@@ -14,7 +14,7 @@ import click
 from esclusa.cli import FAILED, OK, PARTIAL, STOPPED
 from esclusa.cli.completion import cycle_names
 from esclusa.cli.options import Seconds
-from esclusa.cli.output import STYLES, Screen
+from esclusa.cli.output import STYLES, Screen, sentence
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
 from esclusa.model.errors import StartStopped
@@ -228,7 +228,7 @@ def run_cycle(
     def draw(screen: Screen) -> None:
         _draw_run(session, screen, answer)
         if answer["message"]:
-            screen.line(answer["message"])
+            screen.line(sentence(answer["message"]))
 
     session.show(answer, draw)
     return STOPPED if stopped else _CODES[answer["outcome"]]

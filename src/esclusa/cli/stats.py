@@ -151,9 +151,9 @@ def audit(session: Session, limit: int, after: str | None) -> None:
     )
     session.show_page(
         page,
-        [f"AT ({zone_name()})", "WHO", "OPERATION", "!ON", ">RECORDS", "+REASON"],
+        [f"AT ({zone_name()})", "WHO", "OPERATION", "!ON", "+REASON", ">RECORDS"],
         (
-            (moment(a.done_at), a.who, a.verb, a.subject, a.affected, a.reason)
+            (moment(a.done_at), a.who, a.verb, a.subject, a.reason, a.affected)
             for a in page.items
             if isinstance(a, Audit)
         ),

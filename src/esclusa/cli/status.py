@@ -18,6 +18,7 @@ from esclusa.cli.output import (
     moment,
     rich_table,
     seconds_of,
+    sentence,
     share,
     text_of,
 )
@@ -141,7 +142,7 @@ def _stage(stage: dict[str, Any]) -> list[Any]:
 
 def _drain(stage: dict[str, Any]) -> str:
     """The time to drain with what limits it, or why there is none at this rate."""
-    note = stage["drain_note"]
+    note = stage["drain_note"] and sentence(stage["drain_note"])
     if stage["drain_seconds"] is None:
         return f"not at this rate: {note}" if note else "-"
     seconds = seconds_of(stage["drain_seconds"])
