@@ -9,7 +9,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
+from uuid import UUID
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from esclusa.model.errors import DeclarationError
 from esclusa.model.kind import Kind
@@ -21,20 +25,30 @@ from esclusa.model.stage import Stage
 # Columns of a line, as formatters count them.
 WIDTH = 88
 
-# A value for a field of each type, as it is written in Python.
-_SAMPLES: dict[Any, Any] = {
-    str: "1",
-    int: 1,
-    float: 1.0,
-    bool: True,
-    bytes: b"1",
-    Decimal: Decimal(1),
-    datetime: datetime(2026, 1, 1, tzinfo=UTC),
-    date: date(2026, 1, 1),
-    dict: {},
-    list: [],
-    NoneType: None,
-    Any: {},
+# Values for fields of each type: the first that the field accepts is taken.
+_TEXTS = ("1", "one", "ONE", "a@example.com", "https://example.com/1", "2026-01-01", "1" * 8)
+_NUMBERS = (1, 0, 10, 100, 1000, 10_000, 1_000_000, -1)
+_SAMPLES: dict[Any, tuple[Any, ...]] = {
+    str: (*_TEXTS, "1" * 20, "1" * 40, ""),
+    int: _NUMBERS,
+    float: (*map(float, _NUMBERS), 0.5),
+    bool: (True, False),
+    bytes: (b"1",),
+    Decimal: (*map(Decimal, _NUMBERS), Decimal("0.5")),
+    datetime: (datetime(2026, 1, 1, tzinfo=UTC),),
+    date: (date(2026, 1, 1),),
+    UUID: (UUID(int=1),),
+    dict: ({},),
+    list: ([],),
+    NoneType: (None,),
+    Any: ({},),
+}
+# What a test imports for values of these types.
+_IMPORTS = {
+    datetime: "from datetime import UTC, datetime",
+    date: "from datetime import date",
+    Decimal: "from decimal import Decimal",
+    UUID: "from uuid import UUID",
 }
 
 
@@ -47,34 +61,40 @@ def arrow_tests(name: str, app: App) -> str:
     kinds = [kind for kind in plan.kinds if kind.lifecycle.moves and kind.track.complete]
     tests = [line for kind in kinds for line in _kind_tests(kind, plan)]
     body = "\n".join(tests)
-    harness = "Harness(app, context=object())" if app.lifespan_ is not None else "Harness(app)"
-    body = body.replace("Harness(app)", harness)
+    if app.lifespan_ is not None:
+        body = body.replace("SyncHarness(app)", "SyncHarness(app, context=object())")
     head = [
         f'"""One test for each declared move of the pipeline {plan.name}."""',
         "",
-        *_imports(name, app, kinds, body),
+        *_imports(name, app, kinds, plan, body),
         "",
     ]
     return "\n".join([*head, body]).rstrip("\n") + "\n"
 
 
-def _imports(name: str, app: App, kinds: list[Kind], body: str) -> Iterator[str]:
+def _imports(name: str, app: App, kinds: list[Kind], plan: Plan, body: str) -> Iterator[str]:
     where, _, attribute = name.partition(":")
     own = where.rpartition("/")[2].removesuffix(".py")
     own = own if ":" in name or where.endswith(".py") else f"esclusa.pipelines.{where}"
     found: dict[str, list[str]] = {own: [_as(attribute or "app")]}
-    for kind in kinds:
-        module = kind.model.__module__
-        module = own if module.startswith("esclusa_file_") else module
-        found.setdefault(module, []).append(kind.model.__name__)
+    values = [v for k in kinds for v in _fields(k, _stages_of(k, plan)).values()]
+    types = {type(value) for each in values for value in _inside(each)}
+    models: list[type] = [kind.model for kind in kinds]
+    models += [each for each in types if issubclass(each, BaseModel | Enum)]
+    for each in models:
+        module = own if each.__module__.startswith("esclusa_file_") else each.__module__
+        if each.__name__ not in found.setdefault(module, []):
+            found[module].append(each.__name__)
     used = [each for each in ("Permanent", "Retry", "To", "Wait") if f"{each}(" in body]
-    times = {"UTC, datetime": "datetime(", "date": "date(", "Decimal": "Decimal("}
-    needed = [name for name, call in times.items() if re.search(rf"[=]{re.escape(call)}", body)]
-    for each in needed:
-        yield f"from {'decimal' if each == 'Decimal' else 'datetime'} import {each}"
+    needed: dict[str, set[str]] = {}
+    for line in (_IMPORTS[each] for each in types & _IMPORTS.keys()):
+        source, _, names = line.partition(" import ")
+        needed.setdefault(source, set()).update(names.split(", "))
+    for source in sorted(needed):
+        yield f"{source} import {', '.join(sorted(needed[source], key=_isort_key))}"
     if needed:
         yield ""
-    lines = {"esclusa.testing": ["Harness"], **found}
+    lines = {"esclusa.testing": ["SyncHarness"], **found}
     if used:
         lines["esclusa"] = [*lines.get("esclusa", []), *used]
     for module in sorted(lines):
@@ -90,7 +110,7 @@ def _isort_key(name: str) -> tuple[bool, str]:
 
 
 def _kind_tests(kind: Kind, plan: Plan) -> Iterator[str]:
-    stages = [stage for stage in plan.stages if stage.kind == kind]
+    stages = _stages_of(kind, plan)
     model, slug = kind.model.__name__, _slug(kind.model.__name__)
     fields = [f"{name}={_written(value)}" for name, value in _fields(kind, stages).items()]
     call = f"    return {model}({', '.join([*fields, 'status=status'])})"
@@ -106,9 +126,9 @@ def _kind_tests(kind: Kind, plan: Plan) -> Iterator[str]:
         for to in life.targets(frm):
             begin, lines = _arrow(frm, to, stages)
             yield ""
-            yield f"async def test_{slug}_{_slug(frm)}_to_{_slug(to)}() -> None:"
-            yield "    async with Harness(app) as h:"
-            yield f'        record = await h.insert(new_{slug}("{begin}"))'
+            yield f"def test_{slug}_{_slug(frm)}_to_{_slug(to)}() -> None:"
+            yield "    with SyncHarness(app) as h:"
+            yield f'        record = h.insert(new_{slug}("{begin}"))'
             yield from (f"        {line}" for line in lines)
             yield ""
 
@@ -117,23 +137,23 @@ def _arrow(frm: str, to: str, stages: list[Stage]) -> tuple[str, list[str]]:
     """The state in which the record begins, and what makes it go this way."""
     for stage in stages:
         name = stage.name.partition(".")[2]
-        run = f'await h.run_stage("{name}")'
+        run = f'h.run_stage("{name}")'
         begin = frm if frm in stage.take else stage.take[0]
         if stage.deadline is not None:
             if (frm, to) == (stage.take[0], stage.deadline.to):
-                skip = f"await h.skip(seconds={stage.deadline.seconds + 1:g})"
+                skip = f"h.skip(seconds={stage.deadline.seconds + 1:g})"
                 return frm, [skip, run, _state(to)]
         elif to == stage.hold and frm in stage.take:
             answer = f'h.answer(Wait("1h", "not yet"), stage="{name}")'
-            return frm, [answer, run, f'assert (await h.path(record))[:2] == ["{frm}", "{to}"]']
+            return frm, [answer, run, f'assert h.path(record)[:2] == ["{frm}", "{to}"]']
         elif frm == (stage.hold or begin) and frm in stage.states:
             lines = [_answer(stage, name, to), run, _state(to)]
             if stage.hold is not None:
-                lines.append(f'assert "{frm}" in await h.path(record)')
+                lines.append(f'assert "{frm}" in h.path(record)')
             if to == stage.exhausted:
-                lines.append("assert len(await h.dead_letters()) == 1")
+                lines.append("assert len(h.dead_letters()) == 1")
             return begin, lines
-    return frm, [f'await h.move(record, "{to}")', _state(to)]
+    return frm, [f'h.move(record, "{to}")', _state(to)]
 
 
 def _answer(stage: Stage, name: str, to: str) -> str:
@@ -147,15 +167,44 @@ def _answer(stage: Stage, name: str, to: str) -> str:
 
 
 def _state(to: str) -> str:
-    return f'await h.assert_state(record, "{to}")'
+    return f'h.assert_state(record, "{to}")'
+
+
+def _stages_of(kind: Kind, plan: Plan) -> list[Stage]:
+    return [stage for stage in plan.stages if stage.kind == kind]
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, datetime):
-        return "datetime(2026, 1, 1, tzinfo=UTC)"
-    return repr(value).removeprefix("datetime.")
+    match value:
+        case Enum():
+            return f"{type(value).__name__}.{value.name}"
+        case BaseModel():
+            given = (f"{name}={_written(each)}" for name, each in _given(value).items())
+            return f"{type(value).__name__}({', '.join(given)})"
+        case list():
+            return f"[{', '.join(map(_written, value))}]"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case Decimal():
+            return f'Decimal("{value}")'
+        case UUID():
+            return f'UUID("{value}")'
+        case datetime():
+            return "datetime(2026, 1, 1, tzinfo=UTC)"
+        case _:
+            return repr(value).removeprefix("datetime.")
+
+
+def _given(model: BaseModel) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in sorted(model.model_fields_set)}
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """The value, and those that it is made of."""
+    yield value
+    parts = value if isinstance(value, list) else ()
+    for part in _given(value).values() if isinstance(value, BaseModel) else parts:
+        yield from _inside(part)
 
 
 def _slug(name: str) -> str:
@@ -175,7 +224,7 @@ def _fields(kind: Kind, stages: list[Stage]) -> dict[str, Any]:
         conds = tuple((name, cond) for cond in where.get(name, ()))
         wanted = not matches({name: field.get_default(call_default_factory=True)}, conds)
         if name in kind.by_name and name not in tracked and (field.is_required() or wanted):
-            made[name] = _sample(kind, name, field.annotation, conds)
+            made[name] = _sample(kind, name, field, conds)
     return made
 
 
@@ -187,27 +236,54 @@ def _conditions(stages: list[Stage]) -> dict[str, list[Cond]]:
     return found
 
 
-def _sample(kind: Kind, name: str, annotation: Any, conds: tuple[tuple[str, Cond], ...]) -> Any:
-    candidates = list(_samples(annotation))
+def _sample(kind: Kind, name: str, field: FieldInfo, conds: tuple[tuple[str, Cond], ...]) -> Any:
+    candidates = list(_samples(field.annotation))
     for _, cond in conds:
         candidates += cond.value if isinstance(cond.value, tuple) else [cond.value]
-    for value in candidates:
+    for value in _accepted(field, candidates):
         if matches({name: value}, conds):
             return value
     fault = f"there is no value to begin with for {name}; give it a default, or write the test"
     raise DeclarationError(f"tests of {kind.table}", [fault])
 
 
+def _accepted(field: FieldInfo, candidates: list[Any]) -> Iterator[Any]:
+    """Those that the field's type and constraints allow."""
+    constrained: Any = Annotated[field.annotation, field]
+    adapter = TypeAdapter[Any](constrained)
+    for value in candidates:
+        try:
+            adapter.validate_python(value)
+        except ValidationError:
+            continue
+        yield value
+
+
 def _samples(annotation: Any) -> Iterator[Any]:
     origin = get_origin(annotation)
     if annotation in _SAMPLES:
-        yield _SAMPLES[annotation]
+        yield from _SAMPLES[annotation]
     elif origin is Literal:
         yield from get_args(annotation)
     elif origin in _SAMPLES:
-        yield _SAMPLES[origin]
+        yield from _SAMPLES[origin]
+        if origin is list:
+            yield from ([value] for part in get_args(annotation) for value in _samples(part))
     elif isinstance(annotation, type) and issubclass(annotation, Enum):
-        yield from (each.value for each in annotation)
+        yield from annotation
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from _models(annotation)
     else:
         for part in get_args(annotation):
             yield from _samples(part)
+
+
+def _models(model: type[BaseModel]) -> Iterator[BaseModel]:
+    """One made of what its required fields accept, if they all accept something."""
+    required = {n: field for n, field in model.model_fields.items() if field.is_required()}
+    made = {n: [*_accepted(f, list(_samples(f.annotation)))][:1] for n, f in required.items()}
+    if all(made.values()):
+        try:
+            yield model(**{name: value for name, [value] in made.items()})
+        except ValidationError:  # what its own validators refuse
+            return
