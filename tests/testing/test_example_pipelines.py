@@ -11,7 +11,7 @@ import pytest
 
 from esclusa import App, Attempt, Backoff, Outcome, Permanent, To
 from esclusa.loading import load_app
-from esclusa.model.errors import DeclarationError
+from esclusa.model.errors import BadQuery, DeclarationError
 from esclusa.testing import Harness
 from esclusa.waiting import Children
 
@@ -71,7 +71,7 @@ async def test_wrong_states_of_children_are_named() -> None:
 
 async def test_approval_by_a_person_and_its_deadline() -> None:
     app, m = example("approval")
-    async with Harness(app) as h:
+    async with Harness(app, settings={"approvers": ["ana"]}) as h:
         small = await h.insert(m.Claim(number="1", amount=10))
         large = await h.insert(m.Claim(number="2", amount=500))
         late = await h.insert(m.Claim(number="3", amount=900))
@@ -79,10 +79,21 @@ async def test_approval_by_a_person_and_its_deadline() -> None:
         await h.assert_state(small, "paid", note="small amount")
         await h.assert_state(large, "review")
         assert sorted(m.data["claim"] for m in await h.messages("reviews")) == ["2", "3"]
-        await h.move(large, "approved", note="receipts checked", reason="by Ana")
+
+        decision = {"to": "approved", "note": "receipts checked"}
+        refused = await h.operations.act("expenses.decide", ids=["2"], params=decision)
+        only = "only ana may move it out of review"
+        assert (refused.moved, [str(each["why"]) for each in refused.passed]) == (0, [only])
+        with pytest.raises(AssertionError, match=only):
+            await h.move(large, "approved")
+        with pytest.raises(BadQuery, match="note"):
+            await h.operations.act("expenses.decide", ids=["2"], params={"to": "approved"})
+        ana = h.engine.operations("api:ana")
+        done = await ana.act("expenses.decide", ids=["2"], params=decision, reason="by Ana")
+        assert done.moved == 1
         await h.run_due()
         await h.assert_state(large, "paid", note="receipts checked")
-        steps = [step for step in await h.history(large) if step.who == "test"]
+        steps = [step for step in await h.history(large) if step.who == "api:ana"]
         assert [(step.reason, step.changes) for step in steps] == [
             ("by Ana", {"note": [None, "receipts checked"]})
         ]
@@ -90,7 +101,25 @@ async def test_approval_by_a_person_and_its_deadline() -> None:
         await h.run_due()
         await h.assert_state(late, "escalated")
         assert [alert.name for alert in await h.alerts()] == ["deadline"]
-        await h.move(late, "rejected")
+        with pytest.raises(AssertionError, match="only ana"):
+            await h.move(late, "rejected", who="cli:ana")  # anybody can have that name there
+        await h.move(late, "rejected", who="console:ana")
+
+
+def test_decision_names_states_of_the_lifecycle() -> None:
+    _, m = example("approval")
+    app = App("claims")
+    with pytest.raises(DeclarationError, match="waiting is not a state of expense_claims"):
+        app.decision(m.Claim, ["waiting"], by=["ana"])
+
+
+async def test_decision_by_any_operator_if_no_names_are_set() -> None:
+    _, m = example("approval")
+    app = App("claims", records=[m.Claim])
+    app.decision(m.Claim, ["review"], by=None)
+    async with Harness(app) as h:
+        claim = await h.insert(m.Claim(number="1", amount=1, status="review"))
+        await h.move(claim, "approved")
 
 
 async def test_remote_operation_is_submitted_once_and_collected(empty_database: Any) -> None:

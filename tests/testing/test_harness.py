@@ -407,6 +407,9 @@ async def test_harness_must_be_open() -> None:
         await Harness(shop()).insert(Order(number="1"))
     with pytest.raises(ValueError, match="time zone"):
         Harness(shop(), now=datetime(2026, 1, 1))
+    with pytest.raises(ValueError, match="shop has no setting key; it has none"):
+        async with Harness(shop(), settings={"key": 1}):
+            pass
     with pytest.raises(SettingsError, match="or 'memory'"):
         await Harness(shop(), store="mysql://x").__aenter__()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from esclusa.engine.alert_rules import AlertRules
@@ -15,11 +15,12 @@ from esclusa.engine.dead_letters import DeadLetters
 from esclusa.engine.records import Records
 from esclusa.engine.registry import Registry
 from esclusa.engine.selection import condition_text
+from esclusa.model.effects import Move
 from esclusa.model.errors import (
     StoreConflict,
     StoreUnavailable,
 )
-from esclusa.model.kind import Kind
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.query import Where, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import Lost, Settled, Settlement
@@ -155,6 +156,7 @@ class AuditedOperations:
         self, settlements: list[Settlement], acted: Acted, records: Sequence[Record]
     ) -> None:
         """Write the settlements, then close the dead letters of these records that went on."""
+        settlements = self._permitted(settlements, acted, records)
         verdicts = await self._store.settle(settlements) if settlements else []
         for settlement, verdict in zip(settlements, verdicts, strict=True):
             if isinstance(verdict, Settled):
@@ -165,6 +167,38 @@ class AuditedOperations:
                 acted.passed.append({"id": verdict.ref.id, "why": why})
         with suppress(StoreConflict, StoreUnavailable):  # else the next sweep closes them
             await self._dead_letters.close(records, self.who)
+
+    def _permitted(
+        self, settlements: Sequence[Settlement], acted: Acted, records: Sequence[Record]
+    ) -> list[Settlement]:
+        """Those that leave no state that others decide about; the rest is skipped."""
+        others = {
+            kind: self._registry.decided_by_others(kind, self.who)
+            for kind in {record.kind for record in records}
+        }
+        if not any(others.values()):
+            return list(settlements)
+        by_ref = {record.ref: record for record in records}
+        permitted = []
+        for settlement in settlements:
+            # A redrive settles the dead letter, and moves its record as an effect.
+            refs = (
+                settlement.ref,
+                *(Ref(e.kind, e.id) for e in settlement.effects if isinstance(e, Move)),
+            )
+            record = next(by_ref[ref] for ref in refs if ref in by_ref)
+            names, state = others[record.kind], record.kind.lifecycle.current(record.status)
+            if state in names and settlement.to != state:
+                code = "decided_by_others" if names[state] else "decided_by_nobody"
+                why = text(code, names=names[state], state=state)
+                acted.passed.append({"id": settlement.ref.id, "why": why})
+                continue
+            # Nor may it have come to such a state meanwhile.
+            frm = tuple(s for s in settlement.frm if s not in names or s == settlement.to)
+            permitted.append(
+                replace(settlement, frm=frm) if settlement.ref in by_ref else settlement
+            )
+        return permitted
 
     async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:
         if not acted.dry_run:

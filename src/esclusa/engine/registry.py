@@ -96,6 +96,16 @@ class Registry:
             return self.actions[name]
         raise NotFound(unknown("action_not_found", name, self.actions, action=name))
 
+    def decided_by_others(self, kind: Kind, who: str) -> dict[str, str]:
+        """The states out of which this caller may move no record, and who may."""
+        return {
+            state: ", ".join(sorted(each.by or ())) if not callable(each.by) else ""
+            for plan in self.plans
+            for each in plan.decisions
+            if each.kind == kind and not each.allows(who)
+            for state in each.states
+        }
+
     def cycle_of(self, stage: Stage) -> Cycle | None:
         """The first cycle that drains the stage."""
         return next((c for c in self.cycles.values() if stage in c.stages), None)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from esclusa.model.action import Action, NoParameters, about_of
 from esclusa.model.budget import Budget
+from esclusa.model.decision import Deciders, Decision
 from esclusa.model.declaration import Adopt, adoption
 from esclusa.model.declared_deadline import DeclaredDeadline, add_deadlines, deadline_cycles
 from esclusa.model.errors import BadQuery, DeclarationError
@@ -79,6 +80,7 @@ class App:
     _adopt: list[tuple[type[Record], Callable[[Any], Adopt]]] = field(default_factory=list)
     _queries: list[DeclaredQuery] = field(default_factory=list)
     _deadlines: list[DeclaredDeadline] = field(default_factory=list)
+    _decisions: list[Decision] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -186,6 +188,23 @@ class App:
         self._deadlines.append(declared)
         if record not in self.records:
             self.records.append(record)
+
+    def decision(
+        self,
+        record: type[Record],
+        states: Sequence[str],
+        *,
+        by: Deciders | FromSettings[Deciders],
+    ) -> None:
+        """Declare who may move records out of these states: others are refused by every operation.
+
+        by: names of API tokens or of users who signed in, or whole names as the history has them
+        (``cli:ana``); None for any operator. Handlers and deadlines are not limited.
+        """
+        declared = Decision(_kind(record, "decision"), frozenset(states), by)
+        if faults := declared.faults():
+            raise DeclarationError(f"pipeline {self.name}", faults)
+        self._decisions.append(declared)
 
     def adopt(self, record: type[Record], states: Callable[[Any], Adopt]) -> None:
         """Declare ``adopt=`` of a record as a function of the settings."""
@@ -444,6 +463,7 @@ class App:
             parts=tuple(parts),
             queries=tuple(self._queries),
             actions=tuple(self.actions),
+            decisions=tuple(each.bound(settings, self.name) for each in self._decisions),
         )
 
 

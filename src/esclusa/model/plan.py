@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from esclusa.model.action import Action
 from esclusa.model.budget import Budget
+from esclusa.model.decision import Decision
 from esclusa.model.kind import Kind
 from esclusa.model.query import Query, Where
 from esclusa.model.stage import Cycle, Stage
@@ -69,6 +70,7 @@ class Plan:
     parts: tuple[Stage, ...] = ()
     queries: tuple[DeclaredQuery, ...] = ()
     actions: tuple[Action, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     # What must be set before a cycle can run, as far as the settings of the system show.
     missing: tuple[str, ...] = ()
 

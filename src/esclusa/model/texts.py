@@ -188,6 +188,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "drain_budget": "budget {budget} has {left} left and grants {limit} per {per}",
     # Why an operation skips a record.
     "same_state": "it is {state} already",
+    "decided_by_others": "only {names} may move it out of {state}",
+    "decided_by_nobody": "nobody is named who may move it out of {state}",
     "changed_meanwhile": "it changed meanwhile",
     # Why a request is refused: the `text` of a Refusal.
     "plain": "{message}",

@@ -41,6 +41,7 @@ from esclusa.testing.databases import MEMORY, open_database
 from esclusa.testing.faults import FaultLog
 from esclusa.testing.handlers import POINTS, Call, Handlers, PlannedCalls, Point, StandIn
 from esclusa.testing.run_due import DueRuns
+from esclusa.testing.settings import settings_of
 from esclusa.testing.worker_store import WorkerStore
 
 R = TypeVar("R", bound=Record)
@@ -146,11 +147,10 @@ class Harness:
 
     def _plan(self) -> Plan:
         """The pipeline with its settings, and with handlers that the test controls."""
-        app, given = self.app, self._given_settings
+        app = self.app
         if self._context is not None:
             app = replace(app, lifespan_=self._lifespan)
-        settings = given if isinstance(given, BaseModel) else app.settings(**(given or {}))
-        plan = app.bind(settings)
+        plan = app.bind(settings_of(app, self._given_settings))
         stages = {stage.name: self._handlers.wrapped(stage) for stage in plan.stages}
         cycles = tuple(
             replace(cycle, stages=tuple(stages[stage.name] for stage in cycle.stages))
@@ -305,13 +305,16 @@ class Harness:
         """The store's time."""
         return self.engine.clock.now()
 
-    async def move(self, record: Record, to: str, *, reason: str = WHO, **fields: Any) -> None:
-        """Move a record as an operator does. Raises UndeclaredMove."""
-        acted = await self.operations.move(
+    async def move(
+        self, record: Record, to: str, *, reason: str = WHO, who: str = WHO, **fields: Any
+    ) -> None:
+        """Move a record as an operator with this name does. Raises UndeclaredMove."""
+        acted = await self.engine.operations(who).move(
             record.kind.table, to, ids=[record.id], reason=reason, fields=fields
         )
         if not acted.moved:
-            raise AssertionError(f"{record.ref} was not moved to {to}: {await self.why(record)}")
+            why = [passed["why"] for passed in acted.passed] or await self.why(record)
+            raise AssertionError(f"{record.ref} was not moved to {to}: {why}")
 
     async def retry(self, record: Record, *, reason: str = WHO) -> None:
         """Send an exhausted record back to its stage, as an operator does."""

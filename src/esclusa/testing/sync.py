@@ -97,8 +97,10 @@ class SyncHarness:
     def skip_lease(self) -> datetime:
         return self._run(self.harness.skip_lease())
 
-    def move(self, record: Record, to: str, *, reason: str = "test", **fields: Any) -> None:
-        self._run(self.harness.move(record, to, reason=reason, **fields))
+    def move(
+        self, record: Record, to: str, *, reason: str = "test", who: str = "test", **fields: Any
+    ) -> None:
+        self._run(self.harness.move(record, to, reason=reason, who=who, **fields))
 
     def retry(self, record: Record, *, reason: str = "test") -> None:
         self._run(self.harness.retry(record, reason=reason))
