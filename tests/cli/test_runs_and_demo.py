@@ -70,15 +70,23 @@ def test_the_result_of_a_run_names_what_it_took_and_wrote(
 
         @app.cycle()
         async def rest(run: RunContext) -> None: ...
+
+        @app.cycle()
+        async def check(run: RunContext) -> None:
+            run.files += [f"logs/{n}.ndjson" for n in range(6)]
+            run.end("partial", "some rows are odd")
         """)
     )
 
-    def line(cycle: str) -> str:
+    def line(cycle: str, code: int = 0) -> str:
         answer = esclusa("--pipelines", "rows.py", "run", cycle)
-        assert answer.code == 0, answer
+        assert answer.code == code, answer
         return answer.out.strip()
 
     assert line("rows.finish") == "rows.finish: ok (nothing was due)"
     assert line("rows.fill") == "rows.fill: ok (created 3,000)"
     assert line("rows.rest") == "rows.rest: ok"
     assert line("rows.finish") == "rows.finish: ok (taken 3,000, done 3,000)"
+    _, message, *files = line("rows.check", 5).splitlines()
+    assert message == "some rows are odd"
+    assert files == [*(f"wrote logs/{n}.ndjson" for n in range(4)), "wrote 2 more files of the run"]

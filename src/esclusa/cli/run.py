@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from esclusa.engine.engine import Engine
     from esclusa.runtime import Runtime
 
+# Files of a run that are named.
+_FILES = 4
 _CODES: dict[RunOutcome, int] = {"ok": OK, "blocked": FAILED, "error": FAILED, "partial": PARTIAL}
 
 
@@ -229,9 +231,19 @@ def run_cycle(
         _draw_run(session, screen, answer)
         if answer["message"]:
             screen.line(sentence(answer["message"]))
+        if answer["outcome"] != "ok":
+            _draw_files(screen, answer["files"])
 
     session.show(answer, draw)
     return STOPPED if stopped else _CODES[answer["outcome"]]
+
+
+def _draw_files(screen: Screen, files: Sequence[str]) -> None:
+    """Name the artifacts that a run wrote: they say what went wrong."""
+    for path in files[:_FILES]:
+        screen.line(f"wrote {path}")
+    if len(files) > _FILES:
+        screen.line(f"wrote {len(files) - _FILES:,} more files of the run")
 
 
 def _draw_run(session: Session, screen: Screen, run: dict[str, Any]) -> None:
