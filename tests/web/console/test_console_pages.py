@@ -227,6 +227,9 @@ async def test_an_invalid_filter_leads_back_to_the_list(world: World, new_page: 
         await page.get_by_role("link", name="Remove the filter").click()
         assert page.url == f"{world.url}/console/records/pending_jobs"
         assert await page.locator("tbody tr").count() > 0
+    async with new_page(locale="es-CL") as page:
+        await page.goto(f"{world.url}/console/charts?over=month")
+        assert "El valor de over no es válido." in await page.locator("main").inner_text()
 
 
 async def test_the_map_is_live(own_world: World, new_page: NewPage) -> None:
@@ -310,6 +313,18 @@ async def test_a_record_shows_its_history_and_related_records(
             .first.click()
         )
         await page.wait_for_url(f"**/console/records/pending_jobs/{job.id}")
+
+
+async def test_a_record_shows_the_log_lines_of_its_attempts(
+    world: World, new_page: NewPage
+) -> None:
+    pictures = await world.runtime.read_model.records("pictures", {"status": "error"}, limit=50)
+    picture = next(p for p in pictures.items if p.last_error and p.last_error.get("timestamp"))
+    async with new_page() as page:
+        await page.goto(f"{world.url}/console/records/pictures/{picture.id}")
+        lines = await page.locator(".log-lines p").all_inner_texts()
+        texts = [" ".join(line.split()[2:]) for line in lines[:2]]
+        assert texts == ["info asks the CDN", "info has an answer status=200 token=***"]
 
 
 async def test_search_and_filters_are_part_of_the_address(world: World, new_page: NewPage) -> None:

@@ -145,6 +145,8 @@ async def process_posts(post: Post, at: Attempt) -> Outcome:
     every="5m",
 )
 async def download(picture: Picture, at: Attempt) -> Outcome:
+    at.log("asks the CDN")
+    at.log("has an answer", status=200, token="s3cr3t")
     if picture.imagen_url == "broken":
         raise Permanent("the response is a web page, not a picture", type="invalid_media")
     if picture.imagen_url == "slow":

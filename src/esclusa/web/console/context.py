@@ -346,8 +346,7 @@ class ConsoleContext:
         """The page for an error: the same problem that the API would answer, in words."""
         problem = problems.error_response(error, request.url.path)
         body = json.loads(bytes(problem.body))
-        refusal = getattr(error, "text", None)
-        detail = _(body["detail"]) if refusal is None else translate.sentence(refusal)
+        detail = translate.problem(error, body)
         retry_after = problem.headers.get("retry-after", "")
         path = render.prefix.get() + requested_path(request.scope).removesuffix("/act")
         filtered = request.method in _READING and bool(request.url.query)

@@ -392,7 +392,7 @@ def log_lines(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not stored:
         return None
     lines = [
-        line | {"time": datetime.fromisoformat(line["at"])}
+        {"fields": {}} | line | {"time": datetime.fromisoformat(line["at"])}
         for line in render.masked(stored)["lines"]
     ]
     return {"lines": lines, "omitted": stored["omitted"]}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+
+from fastapi.exceptions import RequestValidationError
 
 from esclusa.model.texts import TEXTS, Text, load
 from esclusa.observability import redact
@@ -25,6 +28,16 @@ def sentence(text: Text | str) -> str:
 def stored(text: str | None) -> str:
     """The sentence of a stored reason or message; empty if there is none."""
     return sentence(load(text or ""))
+
+
+def problem(error: Exception, body: Mapping[str, Any]) -> str:
+    """What the problem of an error says; ``body`` is what the API would answer."""
+    if (refusal := getattr(error, "text", None)) is not None:
+        return sentence(refusal)
+    if isinstance(error, RequestValidationError) and body.get("faults"):
+        names = dict.fromkeys(fault["where"].rpartition(".")[2] for fault in body["faults"])
+        return gettext("The value of {names} is not valid.", names=", ".join(names))
+    return gettext(body["detail"])
 
 
 def _word(name: str, value: Any) -> Any:
