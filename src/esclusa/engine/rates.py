@@ -7,7 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias
+from itertools import accumulate
+from typing import Final, TypeAlias
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.tally import LATE, covering
@@ -20,6 +21,10 @@ BOUNDS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
     1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
+
+_UPPER: Final = (*BOUNDS, 600.0)
+# The percentiles of handler times.
+SHARES: Final = (50, 90, 99)
 
 # Minutes whose counts are kept in memory.
 KEPT = 60
@@ -132,16 +137,17 @@ def merge(rows: list[RateRecord]) -> dict[str, dict[str, float]]:
             a + b for a, b in zip(histograms[row.stage], row.histogram, strict=True)
         ]
     for stage, total in out.items():
-        for share in (50, 90, 99):
-            total[f"p{share}"] = percentile(histograms[stage], share / 100)
+        times = percentiles(histograms[stage]).items()
+        total |= {f"p{share}": time for share, time in times if time is not None}
     return out
 
 
-def percentile(histogram: Sequence[int], share: float) -> float:
-    """The upper bound of the bucket below which this share of the attempts is."""
-    wanted, seen = sum(histogram) * share, 0
-    for bound, count in zip((*BOUNDS, 600.0), histogram, strict=True):
-        seen += count
-        if seen >= wanted:
-            return bound
-    return 0.0
+def percentiles(histogram: Sequence[int]) -> dict[int, float | None]:
+    """The percentiles of ``SHARES``: the upper bound of the bucket that reaches it.
+
+    None if there were no attempts.
+    """
+    counted = list(accumulate(histogram))
+    if not counted or not counted[-1]:
+        return dict.fromkeys(SHARES)
+    return {share: _UPPER[bisect_left(counted, counted[-1] * share / 100)] for share in SHARES}

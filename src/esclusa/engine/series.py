@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from esclusa.engine.rates import percentile
+from esclusa.engine.rates import SHARES, percentiles
 from esclusa.engine.records import Records
 from esclusa.engine.tally import HOUR, MINUTE, QUARTER, Tally, floor
 from esclusa.model.query import at_least, below
@@ -17,9 +17,6 @@ from esclusa.model.value import value
 Over: TypeAlias = Literal["hour", "day", "week", "fortnight"]
 
 OVER: Final[tuple[Over, ...]] = get_args(Over)
-
-# The percentiles of handler times in a series.
-SHARES: Final = (50, 90, 99)
 
 # The most time for which samples are replaced by their parts, if they are not rolled up yet.
 _QUARTERS, _MINUTES = timedelta(hours=26), timedelta(hours=4)
@@ -134,6 +131,9 @@ class SeriesReader:
 
 def together(series: Iterable[Sequence[Tally | None]]) -> list[Tally | None]:
     """Several stages as one."""
+    series = list(series)
+    if len(series) == 1:
+        return list(series[0])
     out: list[Tally | None] = []
     for step in zip(*series, strict=True):
         known = [tally for tally in step if tally is not None]
@@ -164,7 +164,7 @@ def series_shape(span: Span, tallies: Sequence[Tally | None]) -> dict[str, Any]:
     shape["due"] = [point.due for point in points]
     shape["due_exact"] = all(point.exact for point in points)
     shape["oldest"] = [point.oldest for point in points]
-    times = [percentiles(point) for point in points]
+    times = [percentiles(point.histogram) for point in points]
     shape |= {f"p{share}": [each[share] for each in times] for share in SHARES}
     shape["total"] = span_total(tallies)
     return shape
@@ -183,12 +183,5 @@ def span_total(tallies: Iterable[Tally | None]) -> dict[str, Any]:
         "error_share": round(whole.failed / processed, 4) if processed else None,
         "due": whole.due,
         "oldest": whole.oldest,
-        **{f"p{share}": each for share, each in percentiles(whole).items()},
+        **{f"p{share}": each for share, each in percentiles(whole.histogram).items()},
     }
-
-
-def percentiles(tally: Tally) -> dict[int, float | None]:
-    """The percentiles of the handler times, None if there are none."""
-    if not any(tally.histogram):
-        return dict.fromkeys(SHARES)
-    return {share: percentile(tally.histogram, share / 100) for share in SHARES}
