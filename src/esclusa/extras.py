@@ -56,3 +56,9 @@ def advice_for(error: BaseException) -> str | None:
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     package = (name or "").partition(".")[0]
     return advice(package) if package in EXTRAS else None
+
+
+def with_advice(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """The same error, whose message also says what to install."""
+    what = advice_for(error)
+    return error if what is None else ModuleNotFoundError(f"{error}: {what}", name=error.name)

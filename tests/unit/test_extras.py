@@ -84,3 +84,19 @@ def test_a_pipeline_that_imports_a_package_of_an_extra(tmp_path: Path) -> None:
     )
     with pytest.raises(NoPipeline, match=r"pip install 'esclusa\[sqlalchemy\]'"):
         load_app(f"{file}:app")
+
+
+@pytest.mark.parametrize(
+    ("statement", "extra"),
+    [
+        ("import esclusa.integrations.psycopg", "psycopg"),
+        ("import esclusa.integrations.sqlalchemy", "sqlalchemy"),
+        ("from esclusa.integrations.django import insert", "django"),
+    ],
+)
+def test_an_integration_names_its_extra(statement: str, extra: str) -> None:
+    hidden = f"import sys; sys.modules[{extra!r}] = None; {statement}"  # as if it were missing
+    done = subprocess.run(
+        [sys.executable, "-c", hidden], capture_output=True, text=True, check=False
+    )
+    assert f"it needs the extra esclusa[{extra}]: pip install 'esclusa[{extra}]'" in done.stderr

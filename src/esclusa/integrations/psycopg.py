@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import AsyncConnection, Connection
-
+from esclusa.extras import with_advice
 from esclusa.model.record import Record
 from esclusa.model.settlement import Duplicate, Inserted
 from esclusa.stores.host_inserts import HostStatement, execute, execute_async
 from esclusa.stores.postgres.host_inserts import insertions
 from esclusa.stores.postgres.names import SCHEMA
+
+try:
+    from psycopg import AsyncConnection, Connection
+except ModuleNotFoundError as error:
+    raise with_advice(error) from None
 
 
 def insert(

@@ -10,10 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import create_model
-from sqlalchemy import Column, Connection, Table, inspect, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-from sqlalchemy.orm import Mapper, Session
 
+from esclusa.extras import with_advice
 from esclusa.integrations.fields import record_options, union_with_none
 from esclusa.model.errors import DeclarationError
 from esclusa.model.record import Record
@@ -22,6 +20,13 @@ from esclusa.stores.host_inserts import HostStatement, Insertions, execute
 from esclusa.stores.postgres.host_inserts import insertions as postgres_insertions
 from esclusa.stores.postgres.names import SCHEMA
 from esclusa.stores.sqlite.host_inserts import insertions as sqlite_insertions
+
+try:
+    from sqlalchemy import Column, Connection, Table, inspect, text
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Mapper, Session
+except ModuleNotFoundError as error:
+    raise with_advice(error) from None
 
 M = TypeVar("M")
 
