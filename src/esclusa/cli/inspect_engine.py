@@ -16,6 +16,7 @@ from esclusa.cli.output import ago, moment, seconds_of
 from esclusa.cli.root import Command
 from esclusa.cli.session import Session
 from esclusa.cli.zones import zone_name
+from esclusa.engine.run_folds import folded
 from esclusa.model.query import Page, check_states, parse_filter
 from esclusa.model.system_records import Alert, Run
 
@@ -98,20 +99,27 @@ def runs(
     session.show_page(
         page,
         ["!RUN", "OUTCOME", ">TOOK", "+MESSAGE", f"STARTED ({zone_name()})", "COUNTERS"],
-        (
-            (
-                r.id,
-                r.status,
-                seconds_of(None if r.duration_ms is None else r.duration_ms / 1000),
-                r.message,
-                moment(r.started_at),
-                _named(r.counters),
-            )
-            for r in page.items
-            if isinstance(r, Run)
-        ),
+        _run_rows([r for r in page.items if isinstance(r, Run)], fold=session.screen.cuts),
         "No runs yet.",
     )
+
+
+def _run_rows(runs: list[Run], *, fold: bool) -> list[tuple[Any, ...]]:
+    """A row for each run; on a terminal one for several without work, one after another."""
+    rows: list[tuple[Any, ...]] = []
+    for each in folded(runs, _is_idle) if fold else runs:
+        if isinstance(each, list):
+            since = moment(each[-1].started_at)
+            rows.append((f"{len(each)} runs without work (--wide)", "ok", "-", None, since, "-"))
+            continue
+        took = seconds_of(None if each.duration_ms is None else each.duration_ms / 1000)
+        started = moment(each.started_at)
+        rows.append((each.id, each.status, took, each.message, started, _named(each.counters)))
+    return rows
+
+
+def _is_idle(run: Run) -> bool:
+    return run.status == "ok" and not any((run.counters or {}).values())
 
 
 def _named(counters: dict[str, int]) -> str:

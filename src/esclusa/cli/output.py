@@ -143,6 +143,11 @@ class Screen:
         self.terminal = sys.stdout.isatty()
         self.wide = wide
 
+    @property
+    def cuts(self) -> bool:
+        """Whether tables show what has room: on a terminal, without ``wide``."""
+        return self.terminal and not self.wide
+
     @cached_property
     def console(self) -> Console:
         from rich.console import Console
@@ -170,7 +175,7 @@ class Screen:
         cells = [[text_of(cell) for cell in row] for row in rows]
         if not cells:
             self.line(empty, "dim")
-        elif self.terminal and not self.wide:
+        elif self.cuts:
             shown, left_out = fitting(columns, cells, self.console.width)
             self.console.print(rich_table(*shown, self.console.width))
             if left_out:

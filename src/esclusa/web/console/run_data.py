@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from esclusa.engine import run_folds
 from esclusa.model.errors import NotFound
 from esclusa.model.system_records import Alert, Run
 from esclusa.web.console import render, translate
@@ -13,31 +14,18 @@ from esclusa.web.console.catalog import gettext as _
 if TYPE_CHECKING:
     from esclusa.web.console.context import ConsoleContext
 
-# The fewest runs without work, one after another, that a list folds away.
-FOLD = 3
-
 
 def folded(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A list of runs, newest first, in which runs that did nothing are one item each time.
 
     Such an item has them in ``fold``, and the times of the first and the last.
     """
-    out: list[dict[str, Any]] = []
-    quiet: list[dict[str, Any]] = []
-    for run in [*runs, None]:
-        if run is not None and _did_nothing(run):
-            quiet.append(run)
-            continue
-        if len(quiet) >= FOLD:
-            out.append(
-                {"fold": quiet, "since": quiet[-1]["started_at"], "until": quiet[0]["started_at"]}
-            )
-        else:
-            out += quiet
-        quiet = []
-        if run is not None:
-            out.append(run)
-    return out
+    return [
+        each
+        if isinstance(each, dict)
+        else {"fold": each, "since": each[-1]["started_at"], "until": each[0]["started_at"]}
+        for each in run_folds.folded(runs, _did_nothing)
+    ]
 
 
 def _did_nothing(run: dict[str, Any]) -> bool:
