@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from esclusa import (
@@ -30,8 +30,8 @@ from esclusa.pipelines.media.settings import MediaSettings
 
 # Links that expire within this time are downloaded before others, the soonest first.
 URGENT = timedelta(days=1)
-# How many due rows a run looks at to find such links.
-LOOKED_AT = 2000
+# How many due rows a run looks at to find such links, a page at a time.
+LOOKED_AT, PAGE = 2000, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,11 @@ class StoredFile:
 
 async def download(publication: Publication, at: Attempt) -> To:
     """Store the file behind the row's link and set its public address."""
-    at.log(
+    # Not `at.log`: the record's history has this attempt already.
+    at.run.log(
         f"downloading {publication.tipo_item or 'media'} of post {publication.post_id}"
-        f" (attempt {at.number}/{at.tries})"
+        f" (attempt {at.number}/{at.tries})",
+        record=publication.id,
     )
     if _is_done(publication, at):
         return To("success", reason="its file was there")
@@ -259,13 +261,28 @@ async def run_downloads(run: RunContext) -> None:
 
 
 async def _urgent(run: RunContext, settings: MediaSettings) -> list[str]:
-    """Return the ids of due rows whose links expire soon, the soonest first."""
-    found = []
+    """Return the ids of due rows whose links expire soon, the soonest first.
+
+    The rows that were added first are looked at first. A page without such a link ends the look:
+    what follows was added later, and expires later.
+    """
+    found: list[tuple[datetime, str]] = []
     for due in (null, at_most(run.now)):
-        where = {"status": "pending", "due_at": due, **settings.where}
-        page = await run.records.find(Publication, where, limit=LOOKED_AT)
-        found += [(expires, row.id) for row in page.items if (expires := expiry(row.imagen_url))]
-    return [id for expires, id in sorted(found) if run.now < expires <= run.now + URGENT]
+        where, after = {"status": "pending", "due_at": due, **settings.where}, None
+        for _ in range(LOOKED_AT // PAGE):
+            page = await run.records.find(Publication, where, limit=PAGE, after=after)
+            soon = [(expires, row.id) for row in page.items if (expires := _expires(row, run.now))]
+            found += soon
+            after = page.next
+            if after is None or not soon:
+                break
+    return [id for _, id in sorted(found)]
+
+
+def _expires(row: Publication, now: datetime) -> datetime | None:
+    """Return when the row's link expires, if that is soon."""
+    expires = expiry(row.imagen_url)
+    return expires if expires is not None and now < expires <= now + URGENT else None
 
 
 def dead_letter(row: Publication | FurtherPicture) -> dict[str, Any]:
