@@ -41,6 +41,25 @@ async def test_the_last_lines_of_each_attempt_are_kept(empty_database: Any) -> N
         assert last["fields"] == {"value": "nan", "name": "a\ufffdb", "n": 59, "text": "x" * 1000}
 
 
+async def test_fields_may_have_any_name() -> None:
+    app = App("jobs")
+    names = ("attempt", "tries", "run", "record", "message", "engine_stage", "cycle", "self")
+
+    @app.stage(Job, take="new", hold="busy", exhausted="failed")
+    async def work(job: Job, at: Attempt) -> Any:
+        at.log("named", **dict.fromkeys(names, 7))
+        at.run.log("named", **dict.fromkeys(names, 7))
+        return To("done")
+
+    async with Harness(app) as h:
+        job = await h.insert(Job(number=1))
+        await h.run_due()
+        await h.assert_state(job, "done")
+        log = (await h.history(job))[-1].log
+        assert log is not None
+        assert log["lines"][0]["fields"] == dict.fromkeys(names, 7)
+
+
 @pytest.mark.parametrize("records", [1, 3])
 async def test_lines_of_a_batch_are_in_the_history_of_each(records: int) -> None:
     async with Harness(logging_app(batch=5)) as h:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from esclusa.engine.deadlines import entered_at
 from esclusa.engine.log_lines import LogLines
 from esclusa.engine.records import Records
-from esclusa.engine.runs import RunContext
+from esclusa.engine.runs import RunContext, log_fields
 from esclusa.engine.settlement_queue import SettlementQueue
 from esclusa.model.budget import Budget, BudgetEmpty, Denied
 from esclusa.model.errors import EsclusaError, StoreConflict, StoreUnavailable
@@ -125,7 +125,7 @@ class Attempt:
         """What the pipeline's lifespan yielded."""
         return self._tools.context
 
-    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+    def log(self, message: str, /, *, level: str = "info", **fields: Any) -> None:
         """Write a structured log line that names the record and the attempt.
 
         The record's history keeps it, too, unless its level is debug: it is there when the attempt
@@ -134,23 +134,22 @@ class Attempt:
         if level != "debug":
             if self.lines is None:
                 self.lines = LogLines()
-            text = self.run.tools.telemetry.masked({"message": message, **fields})
-            self.lines.add(self.now, level, text.pop("message"), text)
-        subject = (
+            masked = self.run.tools.telemetry.masked
+            shown = masked({"message": message})["message"]
+            self.lines.add(self.now, level, shown, masked(fields))
+        subject: dict[str, Any] = (
             {"record": self._leases[0].record.id}
             if len(self._leases) == 1
             else {"records": len(self._leases)}
         )
-        self.run.tools.telemetry.event(
-            level,
-            message,
-            engine_stage=self.stage.name,
-            attempt=self.number,
-            tries=self.tries,
-            run=self.run.id,
+        own = {
+            "engine_stage": self.stage.name,
+            "attempt": self.number,
+            "tries": self.tries,
+            "run": self.run.id,
             **subject,
-            **fields,
-        )
+        }
+        self.run.tools.telemetry.event(level, message, **log_fields(fields, own))
 
     def count(self, name: str, amount: float = 1, **labels: object) -> None:
         """Add to a counter of the pipeline in ``/metrics``: ``at.count("pages", 12, kind="scan")``.

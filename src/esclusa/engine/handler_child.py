@@ -122,7 +122,7 @@ class ProcessAttempt:
         """What the worker answers: ``at.wait(at.save(seen=3))``."""
         return request.send(request.asked)
 
-    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+    def log(self, message: str, /, *, level: str = "info", **fields: Any) -> None:
         """Write a structured log line that names the record and the attempt."""
         self._send(Asked("log", (message,), {"level": level, **fields}))
 

@@ -301,9 +301,15 @@ class RunContext:
         """End an alert of this cycle, if it is open."""
         await self.tools.alerts.end(name, self.cycle.name)
 
-    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+    def log(self, message: str, /, *, level: str = "info", **fields: Any) -> None:
         """Write a structured log line that names the run."""
-        self.tools.telemetry.event(level, message, cycle=self.cycle.name, run=self.id, **fields)
+        own = {"cycle": self.cycle.name, "run": self.id}
+        self.tools.telemetry.event(level, message, **log_fields(fields, own))
+
+
+def log_fields(given: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a line: a given one that is called as one of Esclusa's gets a ``_``."""
+    return {f"{name}_" if name in own else name: value for name, value in given.items()} | {**own}
 
 
 def own_slot(now: datetime, worker: str) -> str:

@@ -133,7 +133,7 @@ class Observer:
                 failed=outcome == "error",
             )
 
-    def event(self, level: str, message: str, **fields: Any) -> None:
+    def event(self, level: str, message: str, /, **fields: Any) -> None:
         self._log.write(level, message, fields)
 
     def masked(self, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Telemetry(Protocol):
         message: str | None = None,
     ) -> None: ...
 
-    def event(self, level: str, message: str, **fields: Any) -> None:
+    def event(self, level: str, message: str, /, **fields: Any) -> None:
         """A structured event: debug, info, warning, error."""
 
     def masked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Silent:
         counters: dict[str, int],
         message: str | None = None,
     ) -> None: ...
-    def event(self, level: str, message: str, **fields: Any) -> None: ...
+    def event(self, level: str, message: str, /, **fields: Any) -> None: ...
 
     def masked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         return dict(fields)
