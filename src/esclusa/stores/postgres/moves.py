@@ -82,7 +82,9 @@ async def move(
     """Move the rows of one group; return the numbers of those that moved."""
     _, fenced, names, shape, details = key
     table = context.table(rows[0].settlement.ref.kind)
-    rows = [row for row in rows if table.is_possible_id(row.settlement.ref.id)]
+    ids = [row.settlement.ref.id for row in rows]
+    if len(table.possible_ids(ids)) < len(ids):
+        rows = [row for row in rows if table.is_possible_id(row.settlement.ref.id)]
     if not rows:
         return set()
     params = _params(context, table, fenced, names, rows, details)

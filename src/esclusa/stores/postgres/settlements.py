@@ -116,7 +116,7 @@ async def _settle(
         single = context(partial(connections.fetch, limits=limits, retry_locks=False))
         ((key, group),) = groups.items()
         table = single.table(group[0].settlement.ref.kind)
-        wake = any(_wakes(table, s) for _, s in numbered)
+        wake = any(table.wakes(state) for _, state in _due_at_once(s for _, s in numbered))
         return await move(single, key, group, wake=wake)
     return await connections.transaction(
         lambda connection: _in_transaction(context(connection.fetch), numbered, rounds),
@@ -136,7 +136,7 @@ async def _in_transaction(
         for key, group in grouped(rows).items():
             done |= await move(context, key, group, wake=False)
     moved = [(n, s) for n, s in numbered if n in done]
-    woken = {s.ref.kind.table for _, s in moved if _wakes(context.table(s.ref.kind), s)}
+    woken = _woken(context.table, (s for _, s in moved))
     woken |= await _apply(context, [(n, s) for n, s in moved if s.effects])
     if woken and not context.portable:
         await notify(context.fetch, context.channel, sorted(woken))
@@ -148,13 +148,22 @@ def woken_tables(table_of: Callable[[Kind], Table], settlements: Sequence[Settle
     changed = {
         e.record.kind if isinstance(e, Create) else e.kind for s in settlements for e in s.effects
     }
-    own = {s.ref.kind.table for s in settlements if _wakes(table_of(s.ref.kind), s)}
-    return own | {kind.table for kind in changed}
+    return _woken(table_of, settlements) | {kind.table for kind in changed}
 
 
-def _wakes(table: Table, s: Settlement) -> bool:
-    """Whether the record is due at once in a state that a stage takes."""
-    return s.until is None and s.delay <= 0 and table.wakes(s.to)
+def _woken(table_of: Callable[[Kind], Table], settlements: Iterable[Settlement]) -> set[str]:
+    """Return the tables in which a record is due at once in a state that a stage takes."""
+    found = _due_at_once(settlements)
+    return {table for (table, state), kind in found.items() if table_of(kind).wakes(state)}
+
+
+def _due_at_once(settlements: Iterable[Settlement]) -> dict[tuple[str, str], Kind]:
+    """Return table and state of what is due at once: few, however many settlements there are."""
+    return {
+        (s.ref.kind.table, s.to): s.ref.kind
+        for s in settlements
+        if s.until is None and s.delay <= 0
+    }
 
 
 def explain(settlement: Settlement, error: Exception) -> str:
