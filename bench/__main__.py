@@ -112,6 +112,7 @@ async def _run(options: argparse.Namespace) -> Report:
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "system": platform.platform(),
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }
     )
     with Driver() as driver:

@@ -71,6 +71,8 @@ async def _operations(report: Report, scale: Scale) -> None:
     while size <= scale.rows:
         sizes.append(size)
         size *= 10
+    if sizes[-1] < scale.rows:
+        sizes.append(scale.rows)
     with PostgresServer(durable=True, options={"autovacuum": "off"}) as server:
         subject = _Subject(server)
         await subject.open()

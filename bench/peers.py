@@ -23,6 +23,7 @@ from bench.driver import (
     Side,
 )
 from bench.measures import Measure, Scale, progress
+from bench.peers_env import PINNED
 from bench.report import Report, rates, times
 
 PEERS = (PGQUEUER, OBAN, PROCRASTINATE, DBOS, HUEY, CELERY, DRAMATIQ, TEMPORAL)
@@ -32,6 +33,7 @@ KILLED_RECORDS, WATCHED_SECONDS = 200, 90.0
 
 async def peers(driver: Driver, report: Report, scale: Scale) -> None:
     """Drain, insert and pickup of Esclusa beside every peer, one process each."""
+    report.machine["peers"] = versions()
     drained: dict[Side, list[float]] = {}
     filled: dict[Side, list[float]] = {}
     pickups: dict[Side, list[list[float]]] = {}
@@ -108,6 +110,12 @@ def _quantile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
+def versions() -> list[str]:
+    """The pinned packages of the peers."""
+    lines = PINNED.read_text().splitlines()
+    return [line.partition(";")[0].strip() for line in lines if not line.startswith("#")]
+
+
 def chart(report: Report) -> str:
     """The drain of each contender as horizontal bars on a logarithmic scale, as SVG."""
     bars = {
@@ -118,7 +126,12 @@ def chart(report: Report) -> str:
         return ""
     bars = dict(sorted({"Esclusa": ours, **bars}.items(), key=lambda each: -each[1]))
     most = log10(max(bars.values()))
-    height = 34 * len(bars) + 44
+    height = 34 * len(bars) + 64
+    machine = report.machine
+    made = (
+        f"{machine['date']}, {machine['cores']} cores, Python {machine['python']},"
+        f" PostgreSQL {machine['postgresql']}"
+    )
     out = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" role="img"'
@@ -141,6 +154,7 @@ def chart(report: Report) -> str:
             f'<rect class="{kind}" x="210" y="{y}" width="{width:.0f}" height="24" rx="3"/>',
             f'<text x="{218 + width:.0f}" y="{y + 17}">{rate:,.0f}</text>',
         ]
+    out.append(f'<text x="0" y="{height - 8}" font-size="12">{made}</text>')
     return "\n".join([*out, "</svg>", ""])
 
 

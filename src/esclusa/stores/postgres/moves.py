@@ -70,7 +70,9 @@ def grouped(rows: Iterable[SettlementRow]) -> dict[tuple[Any, ...], list[Settlem
         s = row.settlement
         fields = tuple(sorted(s.fields)) if s.fields else ()
         guard = None if row.guard is None else _guard_shape(row.guard)
-        details = tuple(name for name in _DETAILS if getattr(s, name) is not None)
+        details: tuple[str, ...] = ()
+        if s.changes is not None or s.log is not None:
+            details = tuple(name for name in _DETAILS if getattr(s, name) is not None)
         key = (s.ref.kind.table, s.fence is not None, fields, guard, details)
         groups.setdefault(key, []).append(row)
     return groups
