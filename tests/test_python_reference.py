@@ -26,7 +26,7 @@ def test_every_public_name_is_there_with_a_docstring() -> None:
         module = importlib.import_module(name)
         for public in reference.public_names(module):
             assert f"\n### `{public}`\n" in text, f"{name}.{public}"
-            found = getattr(module, public)
+            found = inspect.unwrap(getattr(module, public))  # of a cached function, itself
             described = inspect.isclass(found) or inspect.isfunction(found)
             about = NOTES.get(f"{name}.{public}") or (found.__doc__ if described else None)
             assert about, f"{name}.{public}: a docstring, or a note in tools/docs/constants.py"
