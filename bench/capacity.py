@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -129,6 +130,7 @@ async def processes(driver: Driver, report: Report, scale: Scale) -> None:
     """Drains by 1, 2 and 4 workers; and by one, with a core for it and one for PostgreSQL."""
     drained: dict[str, list[float]] = {}
     used: dict[str, list[Costs]] = {}
+    waits: dict[str, Counter[str]] = {}
     count = scale.of(200_000)
     layouts = {"1 process": 1, "2 processes": 2, "4 processes": 4}
     if (os.cpu_count() or 1) > 1:
@@ -136,7 +138,10 @@ async def processes(driver: Driver, report: Report, scale: Scale) -> None:
     with Driver(SERVER_OPTIONS) as own:
         for turn in range(scale.rounds):
             for name, number in layouts.items():
-                rate, costs = await _drain_by(own, number, count, pinned=name == "a core each")
+                waiting = waits.setdefault(name, Counter())
+                rate, costs = await _drain_by(
+                    own, number, count, waiting, pinned=name == "a core each"
+                )
                 drained.setdefault(name, []).append(rate)
                 used.setdefault(name, []).append(costs)
                 per = costs.per(count)
@@ -157,16 +162,24 @@ async def processes(driver: Driver, report: Report, scale: Scale) -> None:
         report.notes.append(
             f"{name}: processor time for each record {worker:.1f} µs of workers,"
             f" {server:.1f} µs of PostgreSQL: a core of workers moves {1e6 / worker:,.0f}/s,"
-            f" a core of PostgreSQL {1e6 / server:,.0f}/s"
+            f" a core of PostgreSQL {1e6 / server:,.0f}/s; {_shown(waits[name])}"
         )
 
 
+def _shown(waits: Counter[str]) -> str:
+    """What the active sessions did whenever they were looked at."""
+    total = max(1, waits.total())
+    parts = [f"{event} {found / total:.0%}" for event, found in waits.most_common(6)]
+    return f"active sessions: {', '.join(parts)}"
+
+
 async def _drain_by(
-    driver: Driver, number: int, count: int, *, pinned: bool
+    driver: Driver, number: int, count: int, waits: Counter[str], *, pinned: bool
 ) -> tuple[float, Costs]:
     """Records per second and costs of a drain by so many workers, which all wait for it to begin.
 
     Every record is due at the same moment, so that the start of a process takes no part in it.
+    ``waits`` counts what active sessions wait for.
     """
     url, first = driver.fresh_database(OURS), 100
     timings = driver.timings(first + count)
@@ -194,8 +207,11 @@ async def _drain_by(
             await asyncio.sleep(left)
             before, start = await meter.read(worker.pid for worker in workers), time.monotonic()
             driver.server.run_sql("SELECT pg_notify('esclusa', 'plain')", url.rsplit("/", 1)[1])
+            watching = asyncio.create_task(meter.watch(waits))
             await driver.handled(OURS, workers[0], timings, first + count)
             await driver.settled(OURS, url)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             seconds = time.monotonic() - start
             costs = (await meter.read(worker.pid for worker in workers)) - before
     finally:

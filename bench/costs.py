@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,9 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _WAL = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"
 _STATEMENTS = """SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s
     JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = current_database()"""
+_WAITS = """SELECT coalesce(wait_event_type || ' ' || wait_event, 'running'), count(*)
+FROM pg_stat_activity WHERE state = 'active' AND datname = current_database()
+    AND pid <> pg_backend_pid() GROUP BY 1"""
 _BYTES = "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest($1::text[]) name"
 
 
@@ -77,6 +82,13 @@ class Meter:
     async def row(self, statement: str) -> Any:
         """The one row that a query finds."""
         return await self._connection.fetchrow(statement)
+
+    async def watch(self, waits: Counter[str]) -> None:
+        """Count what active sessions wait for, twenty times a second, until cancelled."""
+        while True:
+            for event, found in await self._connection.fetch(_WAITS):
+                waits[event] += found
+            await asyncio.sleep(0.05)
 
     async def bytes_of(self, tables: Sequence[str]) -> int:
         """The bytes of these tables with their indexes."""
