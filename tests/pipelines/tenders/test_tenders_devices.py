@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from pipelines.tenders.conftest import NewTrial, TendersTrial, on_origin
+
+from esclusa.pipelines.tenders.records import DeviceInstallation
 
 OPERATE, READ = "o" * 32, "r" * 32
 TOKENS = f"operator={OPERATE}:operate,dashboard={READ}:read"
@@ -146,6 +149,22 @@ async def test_a_token_that_moves_gets_each_message_once(
     rows = {r["installation_id"]: r for r in await place.rows("device_installations", "active")}
     assert (rows["new"]["push_token"], rows["old"]["push_token"]) == (token, None)
     assert rows["old"]["invalid_reason"] == "token-moved"
+
+
+async def test_a_token_that_is_registered_by_several_at_once_belongs_to_one(
+    trial: TendersTrial,
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        await trial.device(name)
+    token = "ExponentPushToken[shared]"
+    calls = [
+        *(trial.call("PATCH", f"/devices/{name}", {"push_token": token}) for name in "abcd"),
+        *(trial.call("POST", "/devices", body(name, "shared")) for name in "efgh"),
+    ]
+    answers = await asyncio.gather(*calls)
+    assert [a for a in answers if a[0] != 200] == []
+    found = [d async for d in trial.runtime.engine.records.each(DeviceInstallation)]
+    assert [d.push_token for d in found if d.is_reachable] == [token]
 
 
 @on_origin

@@ -10,8 +10,7 @@ from esclusa.pipelines.tenders.installations import (
     UNREGISTERED,
     end_mirror,
     find_device,
-    move_deliveries,
-    release_tokens,
+    take_tokens,
 )
 from esclusa.pipelines.tenders.records import (
     REGISTERED,
@@ -34,12 +33,12 @@ async def sync(
     if owner is None or owner.installation_id == installation_id:
         kept = None if former is None else former.credential_hash
         new = DeviceInstallation(installation_id=installation_id, credential_hash=kept, **fields)
-        await records.put([new], who=who)
+        owners = {token: installation_id} if token else {}
+        await take_tokens(runtime, owners, now, who, lambda: records.put([new], who=who))
         return True
     if former is not None:
         return False
     wanted = await records.get(NotificationPreferences, owner.id)
-    moved = await release_tokens(runtime, {token: installation_id}, now, who)
     if owner.credential_hash:
         await records.edit(
             DeviceInstallation,
@@ -57,9 +56,8 @@ async def sync(
     if wanted is not None:
         values = {f.name: getattr(wanted, f.name) for f in NotificationPreferences.kind.fields}
         drafts.append(NotificationPreferences(**values | {"installation_id": installation_id}))
-    await records.put(drafts, who=who)
-    for old in moved:
-        await move_deliveries(runtime, old, installation_id, who)
+    owners = {token: installation_id}
+    await take_tokens(runtime, owners, now, who, lambda: records.put(drafts, who=who))
     return True
 
 
@@ -89,7 +87,8 @@ async def legacy_register(
             environment="production",
             **fields,
         )
-        await records.put([new], who=who)
+        owners = {token: installation_id}
+        await take_tokens(runtime, owners, now, who, lambda: records.put([new], who=who))
         return
     await records.edit(
         DeviceInstallation, owner.id, among=[REGISTERED], who=who, reason="registered", **fields

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from esclusa import (
+    BadRecord,
     Create,
     Duplicate,
     Failure,
@@ -15,6 +16,7 @@ from esclusa import (
     Move,
     Record,
     Runtime,
+    StoreConflict,
     To,
     not_null,
     null,
@@ -32,6 +34,10 @@ from esclusa.pipelines.tenders.records import (
 from esclusa.pipelines.tenders.targeting import quiet_until
 from esclusa.pipelines.tenders.worker_records import KEPT
 
+T = TypeVar("T")
+
+# How often a token is taken over that other calls register at the same time.
+TAKE_ATTEMPTS = 10
 # Why an installation ended: another one registered its token, it was deleted or switched off.
 MOVED_AWAY, DELETED, UNREGISTERED = "token-moved", "deleted", "legacy-unregister"
 # Why an installation ended by its token; a new token makes it active again.
@@ -70,7 +76,6 @@ async def register(
     )
     before = await records.get_many(NotificationPreferences, ids)
     owners = {body.push_token: body.installation_id for body in bodies}
-    moved = await release_tokens(runtime, owners, now, who)
     drafts: list[Record] = []
     for body in bodies:
         device, preferences = body.records(now)
@@ -83,14 +88,11 @@ async def register(
         if owners[body.push_token] != body.installation_id:
             device = device.but(**_ended(now, MOVED_AWAY))
         drafts += [device, preferences]
-    answers = (await records.put(drafts, who=who))[::2]
-    for old, new in moved.items():
-        if old not in ids:  # otherwise it has another token now
-            await move_deliveries(runtime, old, new, who)
+    put = await take_tokens(runtime, owners, now, who, lambda: records.put(drafts, who=who))
     for given, stored in zip(bodies, before, strict=True):
         hours = given.preferences.quiet_hours
         await wake_changed(records, stored, hours.model_dump() if hours else None, who)
-    return answers
+    return list(put[::2])
 
 
 def is_new(put: Inserted | Duplicate, former: DeviceInstallation | None) -> bool:
@@ -135,7 +137,34 @@ def _ended(now: datetime, reason: str) -> dict[str, Any]:
     }
 
 
-async def release_tokens(
+async def take_tokens(
+    runtime: Runtime,
+    owners: dict[str, str],
+    now: datetime,
+    who: str,
+    write: Callable[[], Awaitable[T]],
+) -> T:
+    """Write the owners of these tokens. Other installations that have one of them end.
+
+    What those were not sent yet goes to the owner. If another call registers a token at the same
+    time, its installation ends, too.
+    """
+    moved = dict[str, str]()
+    for left in reversed(range(TAKE_ATTEMPTS)):
+        moved |= await _release_tokens(runtime, owners, now, who)
+        try:
+            written = await write()
+            break
+        except (BadRecord, StoreConflict):  # a token that was registered meanwhile
+            if not left:
+                raise
+    for old, new in moved.items():
+        if old not in owners.values():  # otherwise it has another token now
+            await move_deliveries(runtime, old, new, who)
+    return written
+
+
+async def _release_tokens(
     runtime: Runtime, owners: dict[str, str], now: datetime, who: str
 ) -> dict[str, str]:
     """End the installations that have one of these tokens and are not its owner.
@@ -143,6 +172,8 @@ async def release_tokens(
     Returns the new owner of the token by the installation that ended.
     """
     records, moved = runtime.records, dict[str, str]()
+    if not owners:
+        return moved
     others = [d async for d in records.each(DeviceInstallation, {"push_token": one_of(*owners)})]
     for other in others:
         owner = owners.get(other.push_token or "", other.installation_id)
@@ -180,24 +211,21 @@ async def change(
 ) -> None:
     """Change these fields of a device and of its preferences; everything else stays."""
     records, id = runtime.records, device.installation_id
-    token = fields.get("push_token")
-    moved = dict[str, str]()
+    token, owners = fields.get("push_token"), dict[str, str]()
     if token is not None and token != device.push_token:
-        moved = await release_tokens(runtime, {token: id}, now, who)
+        owners = {token: id}
         if device.invalid_reason in TOKEN_REASONS:
             fields = {"active": True} | fields
     if fields.get("active"):
         fields |= {"invalidated_at": None, "invalid_reason": None}
-    await records.edit(
-        DeviceInstallation,
-        id,
-        among=[REGISTERED],
-        who=who,
-        reason="changed",
-        **fields | {"last_seen_at": now},
-    )
-    for old in moved:
-        await move_deliveries(runtime, old, id, who)
+
+    async def edit() -> None:
+        changed = fields | {"last_seen_at": now}
+        await records.edit(
+            DeviceInstallation, id, among=[REGISTERED], who=who, reason="changed", **changed
+        )
+
+    await take_tokens(runtime, owners, now, who, edit)
     if preferences:
         await change_preferences(runtime, id, preferences, who)
 
