@@ -51,7 +51,7 @@ async def main(target: Path = TARGET, only: str = "") -> None:
                     await page.screenshot(path=target / f"{name}-phone-es.png", full_page=False)
                     await context.close()
             await browser.close()
-    for file in target.glob("*.png"):
+    for file in target.glob(f"*{only}*.png"):
         with Image.open(file) as picture:
             flat = (
                 picture.convert("RGB")

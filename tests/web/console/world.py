@@ -9,6 +9,7 @@ import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from math import sin
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +32,16 @@ from esclusa import (
 )
 from esclusa.app import open_runtime
 from esclusa.engine.rates import BOUNDS
-from esclusa.model.system_records import Alert, Audit, Export, RateRecord, Run, WorkerRecord
+from esclusa.engine.tally import floor
+from esclusa.model.system_records import (
+    Alert,
+    Audit,
+    Export,
+    RateRecord,
+    Run,
+    StageSample,
+    WorkerRecord,
+)
 from esclusa.model.texts import text
 from esclusa.pipelines.documents.console import build as trace_view
 from esclusa.pipelines.documents.records import Documento, Extraccion, Folio
@@ -391,6 +401,27 @@ async def fill(runtime: Runtime) -> None:
     await _system(runtime, now, rng)
 
 
+def _samples(now: datetime, rng: random.Random) -> list[Any]:
+    """Two days in quarters of an hour, and the backlogs of each minute of the last hour."""
+    histogram = [0, 1, 2, 6, 14, 31, 44, 30, 12, 5, 2, 1, *[0] * (len(BOUNDS) - 11)]
+    scales = {"replies.process-jobs": 40, "media.download": 25, "tenders.dispatch": 90}
+
+    def sample(span: int, back: int, **more: Any) -> StageSample:
+        wave = 1 + 0.6 * sin(back * span / 14_000)
+        stages = {
+            stage: {"due": int(scale * wave * rng.uniform(0.5, 1)), "oldest": 40 * wave}
+            | {name: int(each * scale * wave) for name, each in more.items()}
+            | ({"seconds": 30.0, "histogram": histogram} if more else {})
+            for stage, scale in scales.items()
+        }
+        return StageSample(
+            span=span, start=floor(now, span) - timedelta(seconds=span * back), stages=stages
+        )
+
+    quarters = [sample(900, back, moved=9, retried=1) for back in range(6, 196)]
+    return quarters + [sample(60, back) for back in range(1, 61)]
+
+
 async def _documents(runtime: Runtime) -> None:
     records, source = runtime.engine.records, {"bucket": "apolo", "folder_prefix": "2024"}
     await records.insert([Folio(id="apolo-2024", folio_id="apolo-2024", status="DONE", **source)])
@@ -476,6 +507,7 @@ async def _system(runtime: Runtime, now: datetime, rng: random.Random) -> None:
                     histogram=histogram,
                 )
             )
+    rows += _samples(now, rng)
     for number, cycle in enumerate(("media.download", "tenders.ingest", "replies.process-jobs")):
         for back in range(18):
             at = now - timedelta(minutes=5 * (back + 1) + number)
