@@ -8,12 +8,10 @@ import pypdfium2 as pdfium
 import pytest
 
 from esclusa.pipelines.documents.local.dark_bands import without_dark_bands
+from esclusa.pipelines.documents.local.misreadings import corrected
 from esclusa.pipelines.documents.local.page_geometry import PageGeometry
-from esclusa.pipelines.documents.local.picture_words import (
-    Picture,
-    PictureWord,
-    words_of_picture,
-)
+from esclusa.pipelines.documents.local.picture_words import Picture, words_of_picture
+from esclusa.pipelines.documents.local.word_lines import PictureWord
 
 CHAR = 0.009  # the width of a character
 
@@ -86,13 +84,49 @@ def test_dark_bands_are_inverted_and_rules_and_text_are_not() -> None:
     plain = white * width
     text = white * 200 + dark * 12 + white * (width - 212)
     rule = white * 48 + dark * 384 + white * 48
-    band = white * 48 + dark * 168 + white * 6 + dark * 210 + white * 48
+    band = white * 50 + dark * 166 + white * 6 + dark * 204 + white * 54
     rows = [*[plain] * 40, *[text] * 8, *[rule] * 3, *[plain] * 40, *[band] * 40, *[plain] * 40]
     made = without_dark_bands(b"".join(rows), width)
     shown = [made[y * width : (y + 1) * width] for y in range(len(rows))]
     assert shown[:91] == rows[:91]
     assert shown[131:] == rows[131:]
-    for row in shown[91:131]:
-        assert (row[:48], row[432:]) == (white * 48, white * 48)
-        assert row[60:200] == b"\xdf" * 140
-        assert row[216:222] == b"\x00" * 6
+    assert set(shown[91:131]) == {white * 216 + b"\x00" * 6 + white * 258}
+
+
+def test_words_with_the_box_of_their_line_are_level_with_it() -> None:
+    """Of ``Cost of sales`` one word has the width of the line, another its height and a margin."""
+    cost, of, sales = (
+        word("Cost", 0.1, 0.4)._replace(line="cost", x1=0.2),
+        word("of", 0.14, 0.4)._replace(line="cost", y0=0.398, y1=0.414),
+        word("sales", 0.166, 0.4)._replace(line="cost"),
+    )
+    found = {w.text: w for w in read(cost, of, sales)}
+    assert found["of"].middle == pytest.approx(found["sales"].middle, abs=0.2)
+    assert found["Cost"].x1 < found["of"].x0
+
+
+def test_misread_signs_are_those_beside_them() -> None:
+    row = [
+        ["Advertising", "8", "marketing"],
+        ["Nota", "8", "Inventarios"],
+        ["a)", "Ventas"],
+        ["9)", "Ingresos"],
+        ["(MS)", "MUSS", "USS"],
+    ]
+    assert [" ".join(line) for line in corrected(row)] == [
+        "Advertising & marketing",
+        "Nota 8 Inventarios",
+        "a) Ventas",
+        "g) Ingresos",
+        "(M$) MUS$ US$",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [("2922", ["2022"]), ("202", ["2022"]), ("3", []), ("2.022", ["2.022"])],
+)
+def test_misread_year_of_a_heading_is_one_of_the_page(heading: str, expected: list[str]) -> None:
+    above = [word("Al 31 de diciembre de", 0.1, 0.01), word("2023", 0.4, 0.01)]
+    found = read(*above, word("2023", 0.5, 0.03), word("2023", 0.6, 0.03), word(heading, 0.7, 0.03))
+    assert [w.text for w in found if w.x0 > 400] == expected

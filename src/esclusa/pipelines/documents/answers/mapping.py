@@ -66,6 +66,7 @@ def map_answers(
     top = [node for n, part in enumerate(parts) for node in read_tree(part, n, schema)]
     rows, others = _Rows().collect(top)
     _join_by_place(rows, [node for node in top if not node.children and node.field is not None])
+    _number_rows(rows)
     convention = convention_of(row.value.text for row in rows if row.value.text)
     items = [(_value_item(row, convention, top), row.value) for row in rows]
     items += [(_other_item(node), node) for node in others]
@@ -187,14 +188,12 @@ def _join_by_place(rows: Sequence[ValueRow], flat: Sequence[EntityNode]) -> None
         by_field.setdefault(str(node.field), []).append(node)
     values = [row.value for row in rows]
     labels = [*by_field.get("LINE_ITEM_NAME", ()), *by_field.get("TOTAL_LABEL", ())]
-    numbers: dict[int, int] = {}
     for row in rows:
         if not {"LINE_ITEM_NAME", "TOTAL_LABEL"} & row.fields.keys():
             joined = row_label(row.value, labels)
             row.unclear |= joined.unclear
             if joined.node is not None:
                 row.fields[str(joined.node.field)] = joined.node
-                row.number = numbers.setdefault(id(joined.node), row.number)
         for name in ("COLUMN_YEAR", "TABLE_COLUMN_HEADER"):
             if name in row.fields or name not in by_field or row.value.year is not None:
                 continue
@@ -206,6 +205,28 @@ def _join_by_place(rows: Sequence[ValueRow], flat: Sequence[EntityNode]) -> None
             section = header_above(row.value, by_field.get("SECTION_HEADER", ()))
             if section is not None:
                 row.fields["SECTION_HEADER"] = section
+
+
+def _number_rows(rows: Sequence[ValueRow]) -> None:
+    """Give values whose label is printed in one place the same number of a row."""
+    labels: dict[tuple[int, str | None], list[tuple[EntityNode, int]]] = {}
+    for row in rows:
+        label = row.fields.get("LINE_ITEM_NAME") or row.fields.get("TOTAL_LABEL")
+        if label is None:
+            continue
+        known = labels.setdefault((label.part, label.text), [])
+        same = (number for node, number in known if node is label or _are_in_one_place(node, label))
+        number = next(same, None)
+        if number is None:
+            known.append((label, row.number))
+        else:
+            row.number = number
+
+
+def _are_in_one_place(a: EntityNode, b: EntityNode) -> bool:
+    if a.place is None or b.place is None or a.place[0] != b.place[0]:
+        return False
+    return _common(a.place[1], b.place[1]) > 0.5
 
 
 def _value_item(row: ValueRow, convention: Any, top: Sequence[EntityNode]) -> dict[str, Any]:
@@ -354,7 +375,7 @@ def _without_repeats(
                 n
                 for n in by_page.get(key, ())
                 if place is not None
-                if kept[n][1].part != node.part and _is_same(kept[n], item, node)
+                if kept[n][1].part != node.part and _is_same(kept[n][1], node)
             ),
             None,
         )
@@ -366,13 +387,8 @@ def _without_repeats(
     return kept
 
 
-def _is_same(
-    kept: tuple[dict[str, Any], EntityNode], item: dict[str, Any], node: EntityNode
-) -> bool:
-    a, b = kept[1].place, node.place
-    return (
-        a is not None and b is not None and kept[1].text == node.text and _common(a[1], b[1]) > 0.5
-    )
+def _is_same(kept: EntityNode, node: EntityNode) -> bool:
+    return kept.text == node.text and _are_in_one_place(kept, node)
 
 
 def _common(a: Corners, b: Corners) -> float:

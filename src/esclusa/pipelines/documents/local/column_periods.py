@@ -70,6 +70,7 @@ def read_column_headings(
     _end_with_last_part(values)
     amounts = [col for col in values if not col.is_percentage and not col.is_comparison]
     _date_by_title(amounts, context)
+    _date_by_rest(amounts, context)
     _date_by_neighbours(amounts)
 
 
@@ -125,6 +126,8 @@ def _assign_group_headings(parts_of_line: list[HeadingPart], values: list[Number
     parts_of_line = [part for part in parts_of_line if values and part.x1 > values[0].x0]
     if not parts_of_line or len(values) <= len(parts_of_line) or len(values) > _MAX_COLUMNS:
         return
+    if _head_some(parts_of_line, values):
+        return
     groups = min(
         _partitions(values, len(parts_of_line)),
         key=lambda groups: tuple(map(sum, zip(*map(_offset, parts_of_line, groups), strict=True))),
@@ -143,6 +146,23 @@ def _assign_group_headings(parts_of_line: list[HeadingPart], values: list[Number
                     *(heading for heading in col.group_headings if heading != part.text),
                     part.text,
                 ]
+
+
+def _head_some(parts_of_line: list[HeadingPart], values: list[NumberColumn]) -> bool:
+    """Return whether each heading is over one column and the other columns have no names.
+
+    Then those of the others are missing, as where a scan is unclear.
+    """
+    headed = [
+        col
+        for part in parts_of_line
+        for col in values
+        if col.overlap(part.x0, part.x1) > 0
+        and (abs(col.x1 - part.x1) < 4 or abs(col.center - (part.x0 + part.x1) / 2) < 4)
+    ]
+    return len(headed) == len(parts_of_line) and all(
+        _has_no_name(col) for col in values if col not in headed
+    )
 
 
 # Most columns for which groups are searched.
@@ -327,6 +347,25 @@ def _date_by_title(values: list[NumberColumn], context: StatementContext) -> Non
                 _set_date(col, date_in(latest.year - 1, latest.month, latest.day))
             else:
                 _set_date(col, latest if len(values) > 1 else context.end_of(context.years[0]))
+
+
+def _date_by_rest(values: list[NumberColumn], context: StatementContext) -> None:
+    """Give columns without a heading the one year of the title that no other column has."""
+    bare = [col for col in values if col.year is None and _has_no_name(col)]
+    rest = set(context.years) - {col.year for col in values}
+    if len(bare) < len(values) and len(rest) == 1:
+        for col in bare:
+            _set_date(col, context.end_of(min(rest)))
+
+
+def _has_no_name(col: NumberColumn) -> bool:
+    """Return whether nothing but units and a day without a year stand over a column."""
+    return all(
+        scale_of(heading) is not None
+        or currency_of(heading) is not None
+        or day_and_month(heading) is not None
+        for heading in col.headings
+    )
 
 
 def _date_by_neighbours(values: list[NumberColumn]) -> None:

@@ -123,11 +123,14 @@ def mark_references(columns: list[NumberColumn]) -> None:
 
 
 def _are_notes(col: NumberColumn, texts: list[str], others: list[str], *, unheaded: bool) -> bool:
-    if sum(is_note(text) and len(_digits(text)) <= 3 for text in texts) < 0.85 * len(texts):
+    headed = any(is_reference_heading(heading) for heading in col.headings)
+    # A list of notes (21,23) looks like a number with decimals.
+    notes = sum(is_note(text) and (headed or len(_digits(text)) <= 3) for text in texts)
+    if notes < 0.85 * len(texts):
         return False
     lengths = sorted(len(_digits(text)) for text in others)
     larger = bool(lengths) and lengths[len(lengths) // 2] >= 3
-    return any(is_reference_heading(heading) for heading in col.headings) or (unheaded and larger)
+    return headed or (unheaded and larger)
 
 
 def _are_codes(col: NumberColumn, texts: list[str], others: list[str], *, unheaded: bool) -> bool:

@@ -5,7 +5,8 @@ Tesseract leaves such text out when it looks for sparse text.
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections.abc import Iterator
+from itertools import accumulate, groupby
 
 # A window of the picture: so many pixels wide, and this many rows above and below the middle.
 PIECE, REACH = 24, 12
@@ -16,7 +17,10 @@ MIN_WINDOWS, MAX_LIGHT = 6, 2
 # Rows of a band at its edges, where windows are half outside.
 EDGE = 5
 _IS_DARK = bytes(1 if value < DARK else 0 for value in range(256))
-_INVERTED = bytes(255 - value for value in range(256))
+# The band becomes white, whatever its grey, and light letters black.
+_INVERTED = bytes(
+    255 if value < DARK else 255 - (value - DARK) * 255 // (255 - DARK) for value in range(256)
+)
 # A band has such a run of dark pixels between its words.
 _RUN = b"\1" * (MIN_WINDOWS * PIECE)
 
@@ -37,12 +41,38 @@ def without_dark_bands(pixels: bytes, width: int) -> bytes:
     ]
     within = _bands(means)
     for number, y in enumerate(rows):
-        for piece, mean in enumerate(means[number]):
-            if within[number][piece] or (mean < DARK and _beside(within, number, piece)):
-                start = y * width + piece * PIECE
-                place = slice(start, min(start + PIECE, (y + 1) * width))
-                out[place] = pixels[place].translate(_INVERTED)
+        inverted = [
+            within[number][piece] or (mean < DARK and _beside(within, number, piece))
+            for piece, mean in enumerate(means[number])
+        ]
+        row = marked[y * width : (y + 1) * width]
+        for start, end in _runs(inverted):
+            left, right = _edges(row, start * PIECE, min(end * PIECE, width))
+            place = slice(y * width + left, y * width + right)
+            out[place] = pixels[place].translate(_INVERTED)
     return bytes(out)
+
+
+def _runs(chosen: list[bool]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each run of chosen pieces."""
+    for is_chosen, group in groupby(enumerate(chosen), key=lambda piece: piece[1]):
+        if is_chosen:
+            pieces = [number for number, _ in group]
+            yield pieces[0], pieces[-1] + 1
+
+
+def _edges(row: bytes, left: int, right: int) -> tuple[int, int]:
+    """Return where the dark pixels around a run of pieces begin and end: the page is lighter."""
+    before, after = row.rfind(0, max(0, left - PIECE), left), row.find(0, right, right + PIECE)
+    if row[left]:
+        left = before + 1 if before >= 0 else max(0, left - PIECE)
+    else:
+        left = max(left, row.find(1, left, right))
+    if row[right - 1]:
+        right = after if after >= 0 else min(len(row), right + PIECE)
+    else:
+        right = max(left, row.rfind(1, left, right) + 1)
+    return left, right
 
 
 def _bands(means: list[list[float]]) -> list[list[bool]]:

@@ -7,27 +7,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from math import tan
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import pypdfium2.raw as c
 
+from esclusa.pipelines.documents.local.misreadings import corrected, with_years
 from esclusa.pipelines.documents.local.page_geometry import Box, PageGeometry, picture_slope
+from esclusa.pipelines.documents.local.word_lines import RULE, PictureWord, even_lines
 from esclusa.pipelines.documents.local.words import Recogniser, Word
 
 # Words that are less certain are specks and parts of rules.
 MIN_CONFIDENCE = 0.15
 # Letters less certain than this share of the usual word are read into dot leaders and rules.
 _JUNK_SHARE = 0.55
-# Width of a letter of a typewriter, in heights of a capital of most fonts. Its capitals are lower.
-_PITCH = 0.86
 # Space beside the ink of a letter that belongs to it, in heights of a line.
 _BEARING = 0.06
-# Height of a letter without ascender, and of what is below the baseline, in heights of a capital.
-_X_HEIGHT, _DESCENT = 0.73, 0.28
-_ASCENDING = re.compile(r"[A-ZÁÉÍÓÚÑÜ0-9bdfhklt$€£%()\[\]|/áéíóúñü!?]")
-_DESCENDING = re.compile(r"[gjpqyQ,;()\[\]$|/]")
-_RULE = re.compile(r"[-–—_=~.·•|¦:'’‘\"*]+")
 _NUMBER_PART = re.compile(r"[(\-–−$]*[\d.,]+[)\-–−]*")
 _DECIMALS = re.compile(r"\d[.,]\d\d[)\-–−]*\Z")
 _WHOLE, _CENTS = re.compile(r"[(\-–−$]*\d{1,3}(?:[.,]\d{3})*"), re.compile(r"\d\d[)\-–−]*")
@@ -41,18 +37,6 @@ _LOST_POINT = 0.7
 MAX_STAMP_WORDS, COVERED_SHARE = 12, 0.5
 # Shapes from which a page without words may be text drawn as outlines.
 MIN_OUTLINES = 200
-
-
-class PictureWord(NamedTuple):
-    """A word with its place in fractions of the picture, upright, and its line."""
-
-    text: str
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    confidence: float
-    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +89,13 @@ def words_of_picture(
     geometry.turn, geometry.words_lean = picture.turn, False
     sides = _sides(geometry)
     found = _without_junk(_without_leaders([word for word in picture.words if _is_word(word)]))
-    lines = [_evened(list(line), sides) for _, line in groupby(found, key=lambda word: word.line)]
+    lines = _corrected([list(line) for _, line in groupby(found, key=lambda word: word.line)])
+    geometry.lean = picture_slope(_placed(even_lines(lines, sides, 0.0), geometry, page, offset))
+    slope = tan(geometry.lean)
+    lines = with_years(even_lines(lines, sides, slope), sides, slope)
     lines = _joined(lines, decimals=_has_decimals(found), mark=_mark_of_thousands(found))
     text = "\n".join(" ".join(word.text for word in line) for line in lines) + "\f"
-    words = _placed(lines, geometry, page, offset)
-    if lean := picture_slope(words):
-        geometry.lean = lean
-        words = _placed(lines, geometry, page, offset)
-    return words, text
+    return _placed(lines, geometry, page, offset), text
 
 
 def _sides(geometry: PageGeometry) -> tuple[float, float]:
@@ -125,45 +108,24 @@ def _is_word(word: PictureWord) -> bool:
     """Return whether it is text: neither a speck nor a part of a rule."""
     if word.confidence < MIN_CONFIDENCE:
         return False
-    if _RULE.fullmatch(word.text):
+    if RULE.fullmatch(word.text):
         return word.text in {"-", "–", "—"}
     return True
 
 
-def _evened(words: list[PictureWord], sides: tuple[float, float]) -> list[PictureWord]:
-    """Return the words of a line with one height for all, from capital to descender.
-
-    A recogniser gives the ink of each word: ``nos`` is lower than ``Nota``.
-    """
-    wide, high = sides
-    capital = median(
-        (_baseline(word, high) - word.y0 * high)
-        / (1.0 if _ASCENDING.search(word.text) else _X_HEIGHT)
-        for word in words
-    )
-    pitches = [(word.x1 - word.x0) * wide / len(word.text) for word in words if len(word.text) > 2]
-    if pitches:
-        capital = max(capital, median(pitches) / _PITCH)
-    out = []
-    for word in words:
-        base = _baseline(word, high)
-        out.append(word._replace(y0=(base - capital) / high, y1=(base + _DESCENT * capital) / high))
-    return out
-
-
-def _baseline(word: PictureWord, high: float) -> float:
-    ink = (word.y1 - word.y0) * high
-    if _RULE.fullmatch(word.text):  # a dash is in the middle of its line
-        return word.y1 * high + 2 * ink
-    below = _DESCENT / (1 + _DESCENT) * ink if _DESCENDING.search(word.text) else 0.0
-    return word.y1 * high - below
+def _corrected(lines: list[list[PictureWord]]) -> list[list[PictureWord]]:
+    texts = corrected([[word.text for word in line] for line in lines])
+    return [
+        [word._replace(text=text) for word, text in zip(line, own, strict=True)]
+        for line, own in zip(lines, texts, strict=True)
+    ]
 
 
 def _without_leaders(words: list[PictureWord]) -> list[PictureWord]:
     """Drop what was recognised in dot leaders and specks: its ink is much lower than a letter."""
     heights = [w.y1 - w.y0 for w in words if len(w.text) > 1 and w.confidence > 0.5]
     low = 0.45 * median(heights) if heights else 0.0
-    return [w for w in words if w.y1 - w.y0 >= low or _RULE.fullmatch(w.text)]
+    return [w for w in words if w.y1 - w.y0 >= low or RULE.fullmatch(w.text)]
 
 
 def _without_junk(words: list[PictureWord]) -> list[PictureWord]:

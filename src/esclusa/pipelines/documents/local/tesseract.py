@@ -15,11 +15,8 @@ import pypdfium2 as pdfium
 
 from esclusa.pipelines.documents.local.dark_bands import without_dark_bands
 from esclusa.pipelines.documents.local.page_geometry import PageGeometry
-from esclusa.pipelines.documents.local.picture_words import (
-    Picture,
-    PictureWord,
-    words_of_picture,
-)
+from esclusa.pipelines.documents.local.picture_words import Picture, words_of_picture
+from esclusa.pipelines.documents.local.word_lines import PictureWord
 from esclusa.pipelines.documents.local.words import Recogniser, Word
 
 PROGRAM = "tesseract"
