@@ -112,6 +112,7 @@ def test_misread_signs_are_those_beside_them() -> None:
         ["a)", "Ventas"],
         ["9)", "Ingresos"],
         ["(MS)", "MUSS", "USS"],
+        ["Il.", "Explotacién", "recién", "II"],
     ]
     assert [" ".join(line) for line in corrected(row)] == [
         "Advertising & marketing",
@@ -119,6 +120,7 @@ def test_misread_signs_are_those_beside_them() -> None:
         "a) Ventas",
         "g) Ingresos",
         "(M$) MUS$ US$",
+        "II. Explotación recién II",
     ]
 
 

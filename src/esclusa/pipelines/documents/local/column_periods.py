@@ -368,14 +368,20 @@ def _has_no_name(col: NumberColumn) -> bool:
     )
 
 
+# The most periods beside which a column without a name is a part of another.
+MAX_UNNAMED = 2
+
+
 def _date_by_neighbours(values: list[NumberColumn]) -> None:
     """Give columns without a period that of a neighbour.
 
     They are parts of the total to their right, or else belong to the column on their left:
     ``Unrestricted, Restricted, Total 2024``; ``2024, Budget``; ``Jan-24, Feb-24, Mar-24, Quarter``.
+    One without a name among columns of several periods stays without.
     """
+    is_series = len({col.ends for col in values if col.ends}) > MAX_UNNAMED
     for index, col in enumerate(values):
-        if col.year is not None:
+        if col.year is not None or (is_series and _has_no_name(col)):
             continue
         left = values[index - 1] if index and values[index - 1].ends else None
         right = next((other for other in values[index:] if other.ends), None)

@@ -15,6 +15,9 @@ _NUMBERED = re.compile(
     r"not[ae]s?|n[oº°]?|num\w*|page|pag\w*|ley|art\w*|sec\w*|form\w*|level|nivel|series?|clase|"
     r"class|niif|nic|nif|ifrs|ias|frs|asc|tipo|type|grupo|group|phase|fase|unit|unidad|local|anexo"
 )
+# Numerals that number items, and endings of Spanish words: explotación is read as explotacién.
+_ROMAN = re.compile(r"(?=.*[Il|])[Il|][Il|1L]{1,2}[.)]")
+_ENDING, _NO_ENDING = re.compile(r"(?<=[cs])ién(?=[.,;:)]*\Z)"), {"recién"}
 # Letters that number the items of a list; g) is read as 9).
 _LETTERED, _NINE = re.compile(r"[a-fh-k]\)"), re.compile(r"\(?9\)")
 
@@ -34,8 +37,12 @@ def _corrected_line(words: list[str], *, lettered: bool) -> list[str]:
             out.append("&")
         elif lettered and at == 0 and _NINE.fullmatch(word):
             out.append(word.replace("9", "g"))
+        elif at == 0 and _ROMAN.fullmatch(word):
+            out.append("I" * (len(word) - 1) + word[-1])
+        elif _DOLLARS.fullmatch(word):
+            out.append(_DOLLARS.sub(r"\1\2$\3", word))
         else:
-            out.append(_DOLLARS.sub(r"\1\2$\3", word) if _DOLLARS.fullmatch(word) else word)
+            out.append(word if word.lower() in _NO_ENDING else _ENDING.sub("ión", word))
     return out
 
 

@@ -22,6 +22,7 @@ from esclusa.pipelines.documents.local.words import Recogniser, Word
 MIN_CONFIDENCE = 0.15
 # Letters less certain than this share of the usual word are read into dot leaders and rules.
 _JUNK_SHARE = 0.55
+_CERTAIN, _LONG_WORD = 0.9, re.compile(r"[^\W\d_]{6,}\W?")
 # Space beside the ink of a letter that belongs to it, in heights of a line.
 _BEARING = 0.06
 _NUMBER_PART = re.compile(r"[(\-–−$]*[\d.,]+[)\-–−]*")
@@ -129,9 +130,19 @@ def _without_leaders(words: list[PictureWord]) -> list[PictureWord]:
 
 
 def _without_junk(words: list[PictureWord]) -> list[PictureWord]:
-    """Drop letters that are much less certain than the other words of the page."""
+    """Drop letters that are much less certain than the other words of the page.
+
+    A long word of different letters beside a certain one stays.
+    """
     usual = median([w.confidence for w in words if len(w.text) > 1] or [0.0])
-    return [w for w in words if w.confidence >= _JUNK_SHARE * usual or _DIGIT.search(w.text)]
+    certain = {w.line for w in words if w.confidence > _CERTAIN}
+    return [
+        w
+        for w in words
+        if w.confidence >= _JUNK_SHARE * usual
+        or _DIGIT.search(w.text)
+        or (w.line in certain and _LONG_WORD.fullmatch(w.text) and len(set(w.text)) > 4)
+    ]
 
 
 def _has_decimals(words: list[PictureWord]) -> bool:
