@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -122,6 +123,13 @@ async def test_a_claim_reads_its_index_and_does_not_sort(store: SqliteStore, sta
     )
     assert f"USING INDEX {name} (" in explained
     assert "TEMP B-TREE" not in explained
+    by_id = claim_request(stage, ids=("1", "2"))  # the cost is that of the ids, not of what is due
+    explained = plan(
+        store,
+        *claim_statements.claim_rows(by_id, encode_time(await store.now()), store._indexes),
+    )
+    own = rf"\((rowid|{stage.kind.id_column})=\?\)"
+    assert re.search(f"SEARCH {stage.kind.table} USING .*{own}", explained)
     eager = claim_request(stage, before=await store.now(), eager=True)
     assert f"USING INDEX {name}" in plan(
         store, *claim_statements.claim_rows(eager, encode_time(await store.now()), store._indexes)

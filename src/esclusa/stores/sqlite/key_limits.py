@@ -162,14 +162,14 @@ class RowsByKey:
             WHERE {self._predicate} AND {self._is_held} AND {self._key} IS ?""",
             (key,),
         )
-        orphans = self._due(key, self._is_held, held) if held else []
-        fresh = self._due(key, self._is_free, at_once - held) if held < at_once else []
+        orphans = self._due(key, self._is_held, held, self._held) if held else []
+        fresh = (
+            self._due(key, self._is_free, at_once - held, self._waiting) if held < at_once else []
+        )
         return KeyCandidates(key, held, orphans, fresh)
 
-    def _due(self, key: Any, test: str, limit: int) -> list[str]:
-        source, values = claim_candidates(
-            self._request, self._now, self._indexes, using=self._waiting
-        )
+    def _due(self, key: Any, test: str, limit: int, using: str) -> list[str]:
+        source, values = claim_candidates(self._request, self._now, self._indexes, using=using)
         limit = min(limit, self._request.limit)
         rows = self._connection.execute(
             f"""SELECT {json_expr(self._request.kind, "id")} FROM {source}
