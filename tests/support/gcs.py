@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.server import HTTPServer
 from typing import Any, ClassVar
 
 BUCKET = "esclusa-tests"
@@ -161,6 +162,7 @@ def main() -> None:
             if "/o" in pattern and handler.__module__ == objects.__name__:
                 handlers[method] = _checked(handler, method in ("POST", "PUT", "DELETE"))
     server.HANDLERS = ((r"^/faults$", {"GET": _set_faults}), *server.HANDLERS)
+    HTTPServer.request_queue_size = 128  # as many connections may wait while it serves one
     # With port 0 the server chooses a free port, known once it listens.
     served = server.Server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
     served.start()

@@ -231,6 +231,7 @@ class Foreign(
     track=track(prefix="t_", due_at="next_try", status="estado", attempts="intentos"),
     id="uid",
     key="code",
+    database_id=True,
 ):
     code: str
     size: int | None = None

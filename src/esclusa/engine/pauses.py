@@ -125,6 +125,10 @@ class StageGate:
             self.pause = self.pause.but(due_at=until)
             self._pauses.soon(self, self._pauses.write(self.pause, lease))
 
+    async def written(self) -> None:
+        """Wait shortly until the store has the pause, for those who look after the run."""
+        await self._pauses.written()
+
     async def refresh(self) -> None:
         """Read whether the stage is paused. A store that does not answer is reported by claims.
 
@@ -335,8 +339,11 @@ class StagePauses:
             finally:
                 gate.unwritten -= 1
 
-    async def close(self) -> None:
-        """Wait for what is being written."""
+    async def written(self) -> None:
+        """Wait shortly for what is being written."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=2.0)
+
+    async def close(self) -> None:
+        await self.written()
         await end_tasks(*self._tasks)

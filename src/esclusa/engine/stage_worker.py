@@ -428,6 +428,7 @@ class StageWorker:
         await self._pool.close()
         await self._refund()
         await self._gate.release(self, 0)
+        await self._gate.written()
         self._handler.close()
 
     async def _refund(self) -> None:
