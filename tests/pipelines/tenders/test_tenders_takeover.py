@@ -13,6 +13,7 @@ import apsw
 import asyncpg
 import pytest
 from pipelines.tenders import origin
+from pipelines.tenders.origin_combinations import CLOSED, FOUND, LOST, combinations
 from support.pgbouncer import PgBouncer
 from support.postgres import PostgresServer
 from support.processes import Esclusa
@@ -24,7 +25,8 @@ POOLED = pytest.param(
     "a-pooled",
     marks=pytest.mark.skipif(PgBouncer.missing() is not None, reason=PgBouncer.missing() or ""),
 )
-GENERATIONS = ("a", "a-ranked", "b", POOLED, "sqlite")
+# Without `source_rank` behind PgBouncer, with it without.
+GENERATIONS = ("a-ranked", "b", POOLED, "sqlite")
 CODE = "1-1-LE26"
 KEYS = {
     "licitaciones": "codigo_externo",
@@ -140,6 +142,23 @@ class Origin:
             f"INSERT INTO {table} ({names}) VALUES ({', '.join(marks)})",
             *row.values(),
         )
+
+    async def insert_many(self, table: str, rows: list[dict[str, Any]]) -> None:
+        """Insert rows with the same columns."""
+        names, values = list(rows[0]), [tuple(row.values()) for row in rows]
+        if self.name != "sqlite":
+            connection = await asyncpg.connect(self.direct)
+            await connection.copy_records_to_table(table, records=values, columns=names)
+            await connection.close()
+            return
+        marks = ", ".join("?" * len(names))
+        file = apsw.Connection(self.direct.removeprefix("sqlite:///"))
+        with file:
+            file.executemany(
+                f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})",
+                [[v.isoformat(" ") if isinstance(v, datetime) else v for v in r] for r in values],
+            )
+        file.close()
 
     async def snapshot(self, *tables: str) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of the tables with the columns that they had at first."""
@@ -282,6 +301,43 @@ async def test_nothing_is_pushed_twice_and_nothing_is_lost(taken: Origin) -> Non
     ]
     assert after["worker_runs"][1]["notifications_sent"] == len(wanted) + 1  # one asks a receipt
     assert all(row["finished_at"] for row in after["worker_runs"][1:])
+
+
+@pytest.mark.parametrize("taken", [POOLED, "b", "sqlite"], indirect=True)
+async def test_deliveries_in_every_combination_of_their_columns(taken: Origin) -> None:
+    now, events = datetime.now(UTC), dict[str, int]()
+    every, fields = list(combinations()), {"region": "Región del Biobío", "tipo": "LE"}
+    for n, code in enumerate((FOUND, CLOSED, LOST), 1):
+        events[code] = n
+        event = {"id": n, "type": "new_licitacion", "licitacion_id": code}
+        await taken.insert("notification_events", event)
+    for code, closing in ((FOUND, now + timedelta(days=9)), (CLOSED, now - timedelta(days=7))):
+        amount = {"monto_estimado": 5_000_000, "rubro_code": "72103300", "fecha_cierre": closing}
+        await taken.insert("licitaciones", origin.tender(code, now, **fields, **amount))
+    await taken.insert_many("device_installations", [each.device(now) for each in every])
+    empty = dict.fromkeys(("rubro", "tipo", "region", "monto_min")) | {"enabled": True}
+    wanted = [
+        {"installation_id": each.name} | empty | each.preferences
+        for each in every
+        if each.preferences is not None
+    ]
+    await taken.insert_many("notification_preferences", wanted)
+    rows = [each.delivery(now, events) for each in every]
+    await taken.insert_many("notification_deliveries", rows)
+    for each in every:
+        taken.expo.sent[f"ticket-{each.number}"] = (each.token, 0.0)
+    before = (await taken.snapshot("notification_deliveries"))["notification_deliveries"]
+    await taken.migrate()
+    for cycle in ("dispatch", "receipt", "dispatch", "receipt"):
+        await taken.run(cycle, EXPO_RATE_PER_SECOND="10000")
+    pushed = {token.partition(" ")[0]: n for token, n in taken.expo.messages.items()}
+    assert pushed == {each.token: 1 for each in every if each.is_pushed}
+    after = (await taken.snapshot("notification_deliveries"))["notification_deliveries"]
+    assert [
+        each for each, row in zip(every, after, strict=True) if row["status"] != each.ends
+    ] == []
+    kept = [each for each in every if each.ends == each.state]
+    assert [k for k in kept if before[k.number - 1] != after[k.number - 1]] == []
 
 
 @of_every_generation
