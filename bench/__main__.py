@@ -111,7 +111,7 @@ async def _run(options: argparse.Namespace) -> Report:
         machine={
             "cores": os.cpu_count(),
             "python": platform.python_version(),
-            "system": platform.platform(),
+            "system": f"{platform.system()} {platform.release().partition('-')[0]}",
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         }
     )

@@ -196,12 +196,13 @@ async def _arrive(store: PostgresStore, mean: float, seconds: float) -> int:
     start, done = time.monotonic(), 0
     while (passed := time.monotonic() - start) < seconds:
         wanted = min(int(mean * passed), done + 5000)
-        if wanted > done:
-            await store.insert(
-                [Parcel(number=n, payload=f"payload of {n}") for n in range(done, wanted)]
-            )
-            done = wanted
-        await asyncio.sleep(1 / BATCHES)
+        if wanted - done < mean / BATCHES:
+            await asyncio.sleep(0.5 / BATCHES)
+            continue
+        await store.insert(
+            [Parcel(number=n, payload=f"payload of {n}") for n in range(done, wanted)]
+        )
+        done = wanted
     return done
 
 

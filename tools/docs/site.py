@@ -48,10 +48,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Explanation": (
         "docs/concepts.md",
         "docs/comparison.md",
+        "docs/peers.md",
         "docs/reliability.md",
         "docs/security.md",
         "docs/stores.md",
         "docs/postgres.md",
+        "docs/scale.md",
         "docs/firestore.md",
         "bench/README.md",
         "ARCHITECTURE.md",
