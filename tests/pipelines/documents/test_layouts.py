@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from random import Random
 from typing import Any
 
 import pypdfium2 as pdfium
 import pytest
+from pipelines.documents import corpus_e
+from pipelines.documents.corpus_score import measure
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen import canvas
 
@@ -537,3 +540,11 @@ def _bound(*pages: bytes) -> bytes:
         whole.import_pages(pdfium.PdfDocument(page))
     whole.save(out)
     return out.getvalue()
+
+
+@pytest.mark.parametrize(("name", "number"), [("bank", 1), ("municipality", 5)])
+def test_further_issuers_are_read_whole(name: str, number: int) -> None:
+    """Rows of two tables at other heights, and a public body whose name begins with Sistema."""
+    score = measure([corpus_e.ORIGINS[name](Random(f"1-{name}-{number}"))])
+    assert (score.recall, score.precision) == (1, 1), score.report()
+    assert score.fields["org"] == score.fields["total"] == score.right

@@ -218,7 +218,8 @@ def side_by_side(page: PdfPage, lines: list[TextLine]) -> list[list[TextLine]]:
 def _split_position(page: PdfPage, lines: list[TextLine]) -> float | None:
     """Return the position between two tables: where labels begin to the right of numbers.
 
-    Labels of totals may begin before the others.
+    Labels of totals may begin before the others. Rows of the right table that are level with none
+    of the left one begin at the same place.
     """
     starts: list[float] = []
     for line in lines:
@@ -246,7 +247,12 @@ def _split_position(page: PdfPage, lines: list[TextLine]) -> float | None:
     ]
     # A comment beside a table has no numbers.
     least = 4 if any(cell.x0 > usual for cell in amounts) else 2
-    if len(close) < max(least, 0.6 * len(starts)):
+    alone = [
+        line
+        for line in lines
+        if line.has_later_amount and abs(line.cells[0].x0 - middle) < 0.06 * page.width
+    ]
+    if len(close) < 0.6 * len(starts) or len(close) + min(len(alone), len(close)) < least:
         return None
     edge = max([cell.x1 for cell in amounts if cell.x1 < usual], default=usual)
     split = (

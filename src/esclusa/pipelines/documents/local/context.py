@@ -50,7 +50,9 @@ _NOT_A_NAME = re.compile(
     r"pagina|page|folio|notas?|nota|note|auditad|informe|report|memoria|annual|interim|"
     r"currency|moneda|amounts?|figures|balance|miles|millones|valores|unidad|"
     r"clave|ticker|trimestre|quarter|giro|cif|cuit|registered|registro|direccion|address|"
-    r"sistema|programa|system|program|modulo|module|fecha|date|to|company (?:registration|"
+    r"sistema(?! (?:operador|(?:inter)?municipal|estatal|nacional|integral|para|de (?:aguas?|salud|"
+    r"transporte|medios)))|programa|system|program|modulo|module|fecha|date|to|"
+    r"company (?:registration|"
     r"registered|number|no))\b"
 )
 # What a page header or footer contains besides the name.
