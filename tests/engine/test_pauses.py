@@ -201,7 +201,7 @@ async def test_an_idle_worker_reads_pauses_seldom_where_reads_are_paid_for(new_e
         assert queries["items"] > 5  # it polls for work
         assert queries[Run.kind.table] > 0  # and looks after runs
         assert queries[StagePause.kind.table] == 1  # when the stage begins
-        there.judge(Wait(60, "429", stage=True))
+        there.judge(Wait(60, "429", stage=True), attempt=1)
         await until(lambda: asyncio.sleep(0, here.pause))  # notified by the other process
         engine.store.watch_queries(None)
 
@@ -280,6 +280,35 @@ async def test_an_always_on_stage_goes_on_when_the_breaker_closes(new_engine: An
     assert await count(engine, "done") == 30
     await until(lambda: _none_open(engine))
     assert len([a async for a in engine.records.each(Alert)]) == 1
+
+
+async def test_an_outage_costs_no_record_its_last_attempt(new_engine: Any) -> None:
+    provider = Provider()
+    retry = Backoff(tries=1)
+    engine = await new_engine(pipeline(provider.work, breaker=BREAKER, retry=retry, every="1m"))
+    await engine.records.insert(items(2))  # in one run fewer errors than trip the breaker
+    for _ in range(2):
+        await engine.run_cycle("try.work")
+    assert (await count(engine, "new"), await count(engine, "bad")) == (2, 0)
+    provider.away = False
+    await shift(engine, seconds=65)
+    await engine.run_cycle("try.work")
+    assert await count(engine, "done") == 2
+
+
+async def test_a_record_that_fails_while_others_are_handled_is_exhausted(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        if item.name == "i0000":
+            raise Failure("the file is too large", type="storage_error")
+        return To("done")
+
+    retry = Backoff(tries=1)
+    app = pipeline(work, breaker=BREAKER, retry=retry, every="1m", concurrency=1)
+    engine = await new_engine(app)
+    await engine.records.insert(items(6))
+    for _ in range(2):
+        await engine.run_cycle("try.work")
+    assert (await count(engine, "done"), await count(engine, "bad")) == (5, 1)
 
 
 async def _none_open(engine: Engine) -> bool:

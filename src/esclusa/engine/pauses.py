@@ -55,6 +55,8 @@ class StageGate:
         self._stage = stage
         self._pauses = pauses
         self._errors = 0
+        # Whether a record was handled in this process.
+        self._worked = False
         self.breaker = stage.breaker
         self.pause: StagePause | None = None
         self.tried_by: object | None = None
@@ -89,8 +91,8 @@ class StageGate:
             return 0.0
         return (self.pause.due_at - self._pauses.now()).total_seconds()
 
-    def judge(self, result: Result) -> Result:
-        """What this result means for the stage; return what it means for the record."""
+    def judge(self, result: Result, attempt: int) -> Result:
+        """What a result means for the stage; return what it means for the record."""
         if (asked := self._asked(result)) is not None:
             self._pause_until(*asked)
             return result
@@ -103,15 +105,23 @@ class StageGate:
         many = self._errors >= self.breaker.errors
         if self.tried_by is not None or (self.pause is None and many):
             self._trip(*failure)
-        elif self.pause is None:
+        elif self.pause is None and not self._spares(failure[0], attempt):
             return result
         fields = result.fields if isinstance(result, Retry) else {}
         reason = text("not_counted", type=failure[0], why=failure[1])
         return Wait(0, reason, **fields)
 
+    def _spares(self, type: str, attempt: int) -> bool:
+        """Whether a record keeps its last attempt, because the error may be that of an outage.
+
+        It is the record's own if others were handled here, and no other error came since.
+        """
+        own = self._worked and self._errors == 1
+        return self._stage.retry.of(type).spent(attempt) and not own
+
     def worked(self) -> None:
         """A record was handled: what the stage depends on is there."""
-        self._errors = 0
+        self._errors, self._worked = 0, True
         if self.tried_by is not None and self.pause is not None:
             pause, lease = self.pause, self.lease
             self.pause = self.tried_by = self.lease = None

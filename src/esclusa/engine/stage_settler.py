@@ -91,7 +91,7 @@ class StageSettler:
         if held.lost and self.drop_lost(held):
             return
         if not isinstance(result, To):
-            result = self._gate.judge(result)
+            result = self._gate.judge(result, held.lease.attempt)
         try:
             settlement = decide(
                 result,

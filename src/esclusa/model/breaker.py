@@ -12,7 +12,9 @@ class Breaker:
     """Pause a stage after ``errors`` errors in a row of these types, without counting attempts.
 
     The stage then tries one record at a time, after pauses that grow from ``pause`` by ``factor``
-    up to ``cap``, until one succeeds. Errors of other types neither count nor end the row.
+    up to ``cap``, until one succeeds. Errors of other types neither count nor end the row. Errors
+    before the pause count, but none is a record's last attempt unless another record was handled
+    just before.
     """
 
     types: frozenset[str] | tuple[str, ...] | str
