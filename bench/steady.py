@@ -29,6 +29,13 @@ from esclusa.stores.postgres import PostgresStore
 ROUND, KEPT = 20_000, timedelta(seconds=60)
 # How often the state of the soak is read, and into how many parts its time is divided.
 EVERY, PARTS = 5.0, 4
+# What must stay as it is: field of a sample, name, unit and divisor.
+_WATCHED = (
+    ("table", "table with its indexes", " MB", 1e6),
+    ("history", "history of one minute", " MB", 1e6),
+    ("memory", "memory of the workers", " MB", 1.0),
+    ("files", "open files of the workers", "", 1.0),
+)
 # Arrivals are inserted in so many batches a second.
 BATCHES = 10
 
@@ -47,7 +54,7 @@ class Sample:
     """The state of the soak at a moment."""
 
     at: float
-    moves: float  # so far
+    updates: float  # of records, so far
     dead: float  # rows that are not yet vacuumed
     table: float  # bytes, with indexes
     history: float
@@ -82,26 +89,11 @@ async def soak_measure(driver: Driver, report: Report, scale: Scale) -> None:
         await store.close()
     first, last = _part(samples, 1), _part(samples, PARTS - 1)
     what = f"soak, {scale.minutes:g} minutes: "
-    part = f"its {_ORDINALS[1]} quarter"
-    report.rows.append(rates(f"{what}moves", [_rate(last)], part, [_rate(first)], 0.8))
-    for name, unit, share in (
-        ("table", " MB", 1e6),
-        ("history", " MB", 1e6),
-        ("memory", " MB", 1.0),
-        ("files", "", 1.0),
-    ):
+    part = "its second quarter"
+    report.rows.append(rates(f"{what}updates", [_rate(last)], part, [_rate(first)], 0.8))
+    for name, shown, unit, share in _WATCHED:
         ours, theirs = ([getattr(each, name) / share for each in some] for some in (last, first))
-        row = times(what + _SHOWN[name], [max(ours)], part, [max(theirs)], 0.8, unit)
-        report.rows.append(row)
-
-
-_ORDINALS = ("first", "second", "third", "last")
-_SHOWN = {
-    "table": "table with its indexes",
-    "history": "history of one minute",
-    "memory": "memory of the workers",
-    "files": "open files of the workers",
-}
+        report.rows.append(times(what + shown, [max(ours)], part, [max(theirs)], 0.8, unit))
 
 
 def _part(samples: list[Sample], number: int) -> list[Sample]:
@@ -111,7 +103,7 @@ def _part(samples: list[Sample], number: int) -> list[Sample]:
 
 def _rate(samples: list[Sample]) -> float:
     first, last = samples[0], samples[-1]
-    return (last.moves - first.moves) / (last.at - first.at)
+    return (last.updates - first.updates) / (last.at - first.at)
 
 
 def _show(samples: list[Sample]) -> None:
@@ -125,11 +117,11 @@ def _show(samples: list[Sample]) -> None:
 
 
 async def _sample(meter: Meter, parent: int) -> Sample:
-    moves, dead, table, history = await meter.row(_SIZES)
+    updates, dead, table, history = await meter.row(_SIZES)
     workers = children(parent)
     files = sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in workers)
     memory = sum(map(resident_mb, workers))
-    return Sample(time.monotonic(), moves, dead, table, history, memory, files)
+    return Sample(time.monotonic(), updates, dead, table, history, memory, files)
 
 
 async def _prune(store: PostgresStore) -> None:
