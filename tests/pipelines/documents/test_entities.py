@@ -267,6 +267,13 @@ def test_entity_with_children_can_state_a_field_itself(row: dict[str, Any]) -> N
     assert item["confidence"] == 0.9
 
 
+def test_values_of_a_label_printed_in_one_place_are_in_one_row() -> None:
+    for shape in SHAPES:
+        if shape != "custom":
+            rows = {(i["LINE_ITEM_NAME"], i["TABLE_ROW_REF"]) for i in values(mapped(shape))}
+            assert len(rows) == len(VALUES), shape
+
+
 def test_values_named_by_their_period_are_values_without_a_year() -> None:
     row = entity(
         "line_item",
