@@ -200,3 +200,17 @@ async def fill(
         await records.insert(docs)
         await records.insert(values)
     return prefix
+
+
+def test_values_of_a_row_keep_their_columns_without_a_period() -> None:
+    shared = {"statement": "Balance", "class": None, "document": "a", "currency": None}
+    rows = [
+        shared
+        | {"scale": 1, "section": None, "label": "Caja", "column": None, "row_ref": "r1", "id": n}
+        | {"period": period, "cell_ref": f"r1.c{n}", "value": Decimal(n)}
+        for n, period in enumerate((None, None, None, "2024", "2023"))
+    ]
+    [table] = exports.tables_of(rows)
+    assert [row["values"] for row in table.rows.values()] == [
+        {"value": 0, "value #2": 1, "value #3": 2, "2024": 3, "2023": 4}
+    ]

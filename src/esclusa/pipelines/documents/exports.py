@@ -104,7 +104,7 @@ def _row(doc: Documento, found: Extraccion) -> dict[str, Any]:
         "statement": found.STATEMENT_TITLE,
         "section": found.SECTION_HEADER,
         "label": found.LINE_ITEM_NAME,
-        "period": found.REPORTING_PERIOD,
+        "period": found.REPORTING_PERIOD or found.COLUMN_YEAR,
         "column": found.TABLE_COLUMN_HEADER,
         "value": _decimal(found.corrected_value) if found.corrected_value else as_read,
         "currency": found.CURRENCY,
@@ -146,12 +146,15 @@ def tables_of(rows: Sequence[dict[str, Any]]) -> list[StatementTable]:
         heading = headings.setdefault(
             (f"{title}\0{part}\0{place}", row["period"] or ""), _heading(table, row, headings)
         )
-        if heading not in table.columns:
-            table.columns.append(heading)
         at = row["row_ref"] or row["id"]
         line = table.rows.setdefault(
             at, {"section": row["section"], "label": row["label"], "values": {}}
         )
+        while heading in line["values"]:  # several columns of a period that is not known
+            name, _, number = heading.rpartition(" #")
+            heading = f"{name} #{int(number) + 1}" if name else f"{heading} #2"
+        if heading not in table.columns:
+            table.columns.append(heading)
         line["values"][heading] = row["value"]
     return list(tables.values())
 
