@@ -13,7 +13,7 @@ CHILE = "America/Santiago"
 # Deliveries that are claimed and settled together: one request at Expo's usual pace.
 BATCH = 60
 # Seconds after its turn in the pace until a request must have reached Expo.
-EXPO_LATE = 0.1
+EXPO_LATE = 0.08
 
 
 class TendersSettings(BaseModel):
