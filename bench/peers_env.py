@@ -26,7 +26,7 @@ def python_with_peers() -> str:
         shutil.rmtree(FOLDER, ignore_errors=True)
         uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
         if uv:
-            _run(uv, "venv", "--quiet", "--python", base, str(FOLDER))
+            _run(uv, "venv", "--quiet", "--no-python-downloads", "--python", base, str(FOLDER))
             _run(uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(PINNED))
         else:
             _run(base, "-m", "venv", str(FOLDER))
