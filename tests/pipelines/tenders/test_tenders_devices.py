@@ -167,6 +167,27 @@ async def test_a_token_that_is_registered_by_several_at_once_belongs_to_one(
     assert [d.push_token for d in found if d.is_reachable] == [token]
 
 
+async def test_a_token_that_changes_meanwhile_is_kept(
+    trial: TendersTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device gets another token while a second device registers its former one."""
+    await trial.device("old")
+    each, patches = type(trial.records).each, [{"push_token": "ExponentPushToken[fresh]"}]
+
+    async def slow_each(records: Any, kind: Any, where: Any = None, **options: Any) -> Any:
+        async for record in each(records, kind, where, **options):
+            yield record
+        if kind is DeviceInstallation and "push_token" in where and patches:
+            assert (await trial.call("PATCH", "/devices/old", patches.pop()))[0] == 200
+
+    monkeypatch.setattr(type(trial.records), "each", slow_each)
+    assert (await trial.call("POST", "/devices", body("new", "old")))[0] == 200
+    assert patches == []
+    tokens = {d.id: d.push_token async for d in each(trial.records, DeviceInstallation)}
+    assert tokens == {"old": "ExponentPushToken[fresh]", "new": "ExponentPushToken[old]"}
+    assert (await trial.installation("old")).is_reachable
+
+
 @on_origin
 async def test_deleting_a_device_ends_its_deliveries_as_invalid(
     trial: TendersTrial, place: Any

@@ -11,6 +11,7 @@ from esclusa import (
     BadRecord,
     Create,
     Duplicate,
+    Exists,
     Failure,
     Inserted,
     Move,
@@ -18,6 +19,7 @@ from esclusa import (
     Runtime,
     StoreConflict,
     To,
+    above,
     not_null,
     null,
     one_of,
@@ -169,24 +171,39 @@ async def _release_tokens(
 ) -> dict[str, str]:
     """End the installations that have one of these tokens and are not its owner.
 
-    Returns the new owner of the token by the installation that ended.
+    An installation that gets another token meanwhile keeps it. Returns the new owner of the token
+    by the installation that ended.
     """
-    records, moved = runtime.records, dict[str, str]()
     if not owners:
-        return moved
-    others = [d async for d in records.each(DeviceInstallation, {"push_token": one_of(*owners)})]
-    for other in others:
-        owner = owners.get(other.push_token or "", other.installation_id)
-        if other.installation_id != owner and await records.edit(
+        return {}
+    records, table = runtime.records, DeviceInstallation.kind.table
+    found = [d async for d in records.each(DeviceInstallation, {"push_token": one_of(*owners)})]
+    others = {d.id: d for d in found if owners.get(d.push_token or "", d.id) != d.id}
+    if not others:
+        return {}
+
+    async def end(device: DeviceInstallation) -> To | str:
+        ended = Move(
             DeviceInstallation,
-            other.id,
-            among=[REGISTERED],
-            who=who,
+            device.id,
+            REGISTERED,
+            frm=REGISTERED,
+            unless=_seen_since(others[device.id]),
             reason="its token was registered again",
             **_ended(now, MOVED_AWAY),
-        ):
-            moved[other.installation_id] = owner
-    return moved
+        )
+        return To(REGISTERED, also=[ended])
+
+    where = {"installation_id": one_of(*others)}
+    await runtime.operations(who).apply(MOVED_AWAY, table, end, where=where)
+    left = await records.get_many(DeviceInstallation, list(others))
+    return {d.id: owners[others[d.id].push_token or ""] for d in left if d and not d.push_token}
+
+
+def _seen_since(device: DeviceInstallation) -> Exists:
+    """Whether a device was registered again, or got another token, since it was read."""
+    since = not_null if device.last_seen_at is None else above(device.last_seen_at)
+    return Exists(DeviceInstallation, installation_id=device.id, last_seen_at=since)
 
 
 async def move_deliveries(runtime: Runtime, old: str, new: str, who: str) -> None:
