@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from pipelines.tenders.conftest import TendersTrial
 
-from esclusa.pipelines.tenders.messages import format_amount
+from esclusa.pipelines.tenders.messages import describe, format_amount
+from esclusa.pipelines.tenders.records import NEW_TENDER, Licitacion
+from esclusa.pipelines.tenders.tender_fields import closing_end
 
 LADDER = [1, 2, 4, 8, 16, 32, 60]
 
@@ -98,6 +100,16 @@ async def test_large_requests_are_compressed_and_a_channel_is_set(new_trial: Any
 )
 def test_amounts_are_written_as_in_chile(amount: Any, currency: str | None, text: str) -> None:
     assert format_amount(amount if amount is None else Decimal(amount), currency) == text
+
+
+def test_a_closing_without_a_time_is_a_day() -> None:
+    """A card's day is stored as noon. Noon in the detail is a time."""
+    noon = datetime(2026, 5, 6, 16, tzinfo=UTC)
+    day = Licitacion(codigo_externo="1-1-LP26", nombre="Camas", fecha_cierre=noon)
+    time = day.but(detalle={"Fechas": {"FechaCierre": "2026-05-06T12:00:00"}})
+    assert describe(day, NEW_TENDER) == "Camas\ncierra 06-05-2026"
+    assert describe(time, NEW_TENDER) == "Camas\ncierra 06-05-2026 12:00"
+    assert (closing_end(day), closing_end(time)) == (noon + timedelta(hours=12), noon)
 
 
 async def test_a_refused_access_token_is_one_alert(new_trial: Any) -> None:

@@ -208,13 +208,15 @@ def test_working_hours(now: str, hours: float, since: str) -> None:
     [
         ({}, []),
         ({"nombre": "Otro"}, []),
-        ({"fecha_cierre": datetime(2026, 12, 2, tzinfo=UTC)}, ["changed"]),
+        ({"fecha_cierre": datetime(2026, 12, 2, 15, tzinfo=UTC)}, ["changed"]),
         ({"monto_estimado": Decimal(6)}, ["changed"]),
         ({"moneda": "UTM"}, ["changed"]),
         ({"codigo_estado": 18}, ["changed"]),
         ({"codigo_estado": 6}, ["changed"]),  # before its time
         ({"codigo_estado": 6, "fecha_cierre": datetime(2026, 11, 1, tzinfo=UTC)}, []),
         ({"codigo_estado": 8}, ["awarded"]),
+        # Before, the day was known without a time, which is stored as noon.
+        ({"fecha_cierre": datetime(2026, 12, 1, 18, 30, tzinfo=UTC)}, []),
     ],
 )
 def test_which_changes_are_events(change: dict[str, Any], kinds: list[str]) -> None:
@@ -224,7 +226,7 @@ def test_which_changes_are_events(change: dict[str, Any], kinds: list[str]) -> N
         moneda="CLP",
         monto_estimado=Decimal(5),
         fecha_publicacion=datetime(2026, 11, 1, tzinfo=UTC),
-        fecha_cierre=datetime(2026, 12, 1, tzinfo=UTC),
+        fecha_cierre=datetime(2026, 12, 1, 15, tzinfo=UTC),
     )
     now = datetime(2026, 11, 18, tzinfo=UTC)
     found = list(events_of(before, before.but(**change), now))

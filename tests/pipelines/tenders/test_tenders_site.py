@@ -171,6 +171,11 @@ async def test_a_tender_that_only_the_site_has_is_written_from_its_card(
         "LE",
         {},
     )
+    await trial.run("dispatch")
+    closing = datetime.fromisoformat(detail["Fechas"]["FechaCierre"])
+    assert trial.expo.texts["ExponentPushToken[d1]"]["body"].endswith(
+        f" · cierra {closing:%d-%m-%Y}"  # a card has no time
+    )
 
 
 # parsing

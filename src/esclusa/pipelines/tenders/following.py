@@ -22,7 +22,7 @@ from esclusa.pipelines.tenders.records import (
 from esclusa.pipelines.tenders.settings import TendersSettings
 from esclusa.pipelines.tenders.sources.source import SourceFailed, TenderSource
 from esclusa.pipelines.tenders.targeting import DeviceIndex, is_closed
-from esclusa.pipelines.tenders.tender_fields import newer_fields
+from esclusa.pipelines.tenders.tender_fields import is_same_closing, newer_fields
 
 BATCH = 500
 # Failed calls in a row after which the other tenders are left for the next time.
@@ -144,12 +144,14 @@ async def update_tender(
 def events_of(before: Licitacion, after: Licitacion, now: datetime) -> Iterator[str]:
     """Yield the types of the events that the change of a tender is.
 
-    That an open tender closes at its time is no event. A tender may change more than once: each
-    change has a type of its own.
+    That an open tender closes at its time is no event, nor is the time of a closing of which only
+    the day was known. A tender may change more than once: each change has a type of its own.
     """
     if after.codigo_estado == IS_AWARDED and before.codigo_estado != IS_AWARDED:
         yield AWARDED
         return
+    if is_same_closing(before, after):
+        before = before.but(fecha_cierre=after.fecha_cierre)
     was, present = (
         (t.fecha_cierre, t.monto_estimado, t.moneda, t.codigo_estado) for t in (before, after)
     )

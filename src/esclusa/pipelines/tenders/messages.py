@@ -21,6 +21,7 @@ from esclusa.pipelines.tenders.records import (
     Licitacion,
 )
 from esclusa.pipelines.tenders.settings import CHILE, TendersSettings
+from esclusa.pipelines.tenders.tender_fields import closing_end, has_closing_time
 
 TITLES = {
     NEW_TENDER: "📋 Nueva Licitación",
@@ -97,19 +98,23 @@ def build_message(
         message["body"] = digest.body
         message["data"]["licitacionIds"] = list(digest.ids[:MOST_IDS])
         return message
-    left = (tender.fecha_cierre - now).total_seconds() if tender.fecha_cierre else 0
+    end = closing_end(tender)
+    left = (end - now).total_seconds() if end else 0
     if left >= 1:
         message["ttl"] = min(int(left), MAX_TTL)
     return message
 
 
 def describe(tender: Licitacion, event: str) -> str:
-    """Return the body: name, amount, buyer and closing time, or the state after a change."""
+    """Return the body: name, amount, buyer and closing time, or the state after a change.
+
+    Of a closing that no source gave a time of, it names the day alone.
+    """
     name = _shorten(tender.nombre or tender.codigo_externo, NAME_LENGTH)
     amount = format_amount(tender.monto_estimado, tender.moneda) or tender.monto_label
     first = " — ".join(filter(None, (name, amount)))
-    closing = tender.fecha_cierre
-    ends = f"cierra {closing.astimezone(ZoneInfo(CHILE)):%d-%m-%Y %H:%M}" if closing else ""
+    closing, clock = tender.fecha_cierre, " %H:%M" if has_closing_time(tender) else ""
+    ends = f"cierra {closing.astimezone(ZoneInfo(CHILE)):%d-%m-%Y{clock}}" if closing else ""
     last = tender.estado if event in (CHANGED, AWARDED) else ""
     second = " · ".join(filter(None, (_shorten(tender.organismo or "", BUYER_LENGTH), ends, last)))
     return f"{first}\n{second}" if second else first

@@ -28,6 +28,7 @@ from esclusa.pipelines.tenders.records import (
 )
 from esclusa.pipelines.tenders.regions import region_key
 from esclusa.pipelines.tenders.settings import CHILE
+from esclusa.pipelines.tenders.tender_fields import closing_end
 from esclusa.pipelines.tenders.words import begins_word, normalize
 
 V = TypeVar("V", str, Decimal)
@@ -80,12 +81,9 @@ def is_announced(tender: Licitacion, now: datetime) -> bool:
 
 
 def is_closed(tender: Licitacion, now: datetime) -> bool:
-    """Whether the closing time is over. Noon stands for a day without a time: it is not over."""
-    closing = tender.fecha_cierre
-    if closing is None or closing > now:
-        return False
-    local, today = closing.astimezone(ZoneInfo(CHILE)), now.astimezone(ZoneInfo(CHILE))
-    return local.time() != time(12) or local.date() < today.date()
+    """Whether the closing time is over; of a day without a time, whether the day is over."""
+    end = closing_end(tender)
+    return end is not None and end <= now
 
 
 @dataclass(frozen=True, slots=True)

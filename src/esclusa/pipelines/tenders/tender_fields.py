@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -50,6 +50,42 @@ def parse_time(value: Any) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return time if 1900 < time.year < 2200 else None
+
+
+def has_closing_time(tender: Licitacion) -> bool:
+    """Whether a source gave the time of the closing, and not its day alone.
+
+    Noon stands for a day without a time, unless the tender's detail says noon.
+    """
+    closing = tender.fecha_cierre
+    if closing is None:
+        return False
+    if closing.astimezone(ZoneInfo(CHILE)).time() != time(12):
+        return True
+    detail = parse_object(tender.detalle)
+    given = (parse_object(detail.get("Fechas")).get("FechaCierre"), detail.get("FechaCierre"))
+    return closing in map(parse_time, given)
+
+
+def closing_end(tender: Licitacion) -> datetime | None:
+    """Return when a tender closes; without a time, the end of the day in Chile."""
+    closing = tender.fecha_cierre
+    if closing is None or has_closing_time(tender):
+        return closing
+    midnight = datetime.combine(_closing_day(closing), time(), ZoneInfo(CHILE))
+    return (midnight + timedelta(days=1)).astimezone(UTC)
+
+
+def is_same_closing(before: Licitacion, after: Licitacion) -> bool:
+    """Whether a tender closes as before, or at a time of the same day that was not known before."""
+    was, present = before.fecha_cierre, after.fecha_cierre
+    if was == present or was is None or present is None or has_closing_time(before):
+        return was == present
+    return _closing_day(was) == _closing_day(present)
+
+
+def _closing_day(closing: datetime) -> date:
+    return closing.astimezone(ZoneInfo(CHILE)).date()
 
 
 def parse_text(value: Any) -> str | None:
