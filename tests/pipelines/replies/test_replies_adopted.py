@@ -458,12 +458,12 @@ async def test_the_old_service_goes_on(
     sim.every_job = True
     await team.migrate(sim, monkeypatch, tmp_path)
     trial = await new_trial(**team.settings)
-    looked = process_posts.existing_file
+    looked = process_posts.find_file
 
-    async def moved_before_the_search(artifacts: Any, post: Any) -> Any:
+    async def moved_before_the_search(artifacts: Any, records: Any, post: Any) -> Any:
         if post.id == taken:
             await team.change("posts", post.id, status="processing")
-        return await looked(artifacts, post)
+        return await looked(artifacts, records, post)
 
     submit = InformationTracerClient.submit
 
@@ -473,7 +473,7 @@ async def test_the_old_service_goes_on(
         await team.change("posts", id, status=state)
         return answer
 
-    monkeypatch.setattr(process_posts, "existing_file", moved_before_the_search)
+    monkeypatch.setattr(process_posts, "find_file", moved_before_the_search)
     monkeypatch.setattr(InformationTracerClient, "submit", moved_during_the_search)
     run = await trial.submit()
     assert sorted(trial.submitted()) == ["reply:4", "reply:5"]

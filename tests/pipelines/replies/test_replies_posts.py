@@ -7,6 +7,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from esclusa.pipelines.replies.records import Job, Post
 
 
@@ -165,6 +167,24 @@ async def test_a_post_with_an_active_job_is_not_submitted(trial: Any) -> None:
     assert (run["counters"]["submitted"], run["outcome"]) == (0, "ok")
     assert trial.submitted() == []
     assert (await trial.post("1")).status == "noreplies"
+
+
+@pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+async def test_the_spelling_of_a_platform_makes_no_other_post(trial: Any) -> None:
+    """Posts of one candidate share a search and its file; another candidate has its own."""
+    await trial.records.insert(
+        [
+            Post(platform=name, post_id="1", country="hn", candidate_id=owner, replies_count=5)
+            for name, owner in (("YouTube", "c1"), ("youtube", "c1"), ("YOUTUBE", "c2"))
+        ]
+    )
+    for expected in (1, 2, 0), (1, 1, 0), (0, 0, 1):
+        counters = (await trial.submit())["counters"]
+        assert tuple(counters[n] for n in ("submitted", "duplicates", "done")) == expected
+        await trial.check()
+    posts = [post async for post in trial.records.each(Post)]
+    assert [post.status for post in posts] == ["done"] * 3
+    assert trial.sim.submitted == {"1": 2}
 
 
 async def test_two_runs_at_once_submit_each_post_once(new_trial: Any) -> None:

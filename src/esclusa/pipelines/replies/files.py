@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from esclusa import ArtifactExists, ArtifactMissing, Artifacts, Attempt, plain_segment
 from esclusa.pipelines.replies.answers import error_message, is_empty
-from esclusa.pipelines.replies.records import Job, Post
+from esclusa.pipelines.replies.records import Job, Post, same_post
 
 # A larger file is parsed in a thread, so that it does not block the event loop.
 _THREAD_BYTES = 1 << 20
@@ -94,6 +94,20 @@ async def existing_file(artifacts: Artifacts, record: Post | Job) -> ExistingFil
             first = found
     assert first is not None  # a record has at least one path
     return first
+
+
+async def find_file(artifacts: Artifacts, records: Any, post: Post) -> ExistingFile:
+    """Return the file of a post, or of the same post under another spelling of its platform."""
+    found = await existing_file(artifacts, post)
+    if found.state == "content" or (same := same_post(post)) is None:
+        return found
+    owner = (post.country, post.candidate_id)
+    async for other in records.each(Post, same):
+        if other.id != post.id and (other.country, other.candidate_id) == owner:
+            file = await existing_file(artifacts, other)
+            if file.state == "content":
+                return file
+    return found
 
 
 async def read_file(artifacts: Artifacts, path: str) -> ExistingFile:

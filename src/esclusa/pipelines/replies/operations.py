@@ -23,7 +23,7 @@ from esclusa.imports import ImportedRow, ImportReport, read_time
 from esclusa.pipelines.replies.actions import has_done_job
 from esclusa.pipelines.replies.answers import PLATFORM_LIMITS, id_fault
 from esclusa.pipelines.replies.client import open_client
-from esclusa.pipelines.replies.records import Job, Post
+from esclusa.pipelines.replies.records import Job, Post, spellings
 from esclusa.pipelines.replies.settings import RepliesSettings, missing_settings, search_budget
 
 # Values that the chosen jobs or posts have: names of `FILTERS`.
@@ -34,7 +34,7 @@ BATCH = 1000
 # Keys that one query asks for.
 KEYS = 5
 # Platforms with capital letters, as the service before stored them if its files had them.
-_CAPITALS = [name for each in PLATFORM_LIMITS for name in (each.title(), each.upper())]
+_CAPITALS = [name for each in PLATFORM_LIMITS for name in spellings(each)[1:]]
 _NAMES = ("platform", "post_id", "country", "candidate_id")
 _COUNTS = ("replies_count", "max_posts_replies", "max_replies")
 _DAYS = ("start_date", "end_date")
@@ -125,7 +125,7 @@ class ReplyOperations:
                     report.warn(row.number, warning)
                 spelled = {str((row.values or {})["platform"]).strip()} - {post.platform}
                 if capitals:
-                    spelled |= {post.platform.title(), post.platform.upper()}
+                    spelled |= {*spellings(post.platform)[1:]}
                 if spelled:
                     respelled.append((row.number, spelled, post))
                 else:

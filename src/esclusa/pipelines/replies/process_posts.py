@@ -42,8 +42,8 @@ from esclusa.pipelines.replies.client import (
     SubmitFailed,
     TransientError,
 )
-from esclusa.pipelines.replies.files import existing_file
-from esclusa.pipelines.replies.records import ACTIVE, MAX_JOBS, MAX_NAME_BYTES, Job, Post, SortBy
+from esclusa.pipelines.replies.files import find_file
+from esclusa.pipelines.replies.records import ACTIVE, MAX_JOBS, Job, Post, SortBy, same_post
 from esclusa.pipelines.replies.run_state import RunState, open_run_state
 from esclusa.pipelines.replies.settings import RepliesSettings, search_budget
 from esclusa.pipelines.replies.takeover import follow_jobs, report
@@ -202,7 +202,7 @@ async def _has_file(post: Post, at: Attempt) -> Outcome | None:
     if post.recollect:
         return None
     try:
-        before = await existing_file(at.artifacts, post)
+        before = await find_file(at.artifacts, at.records, post)
     except ArtifactError as error:
         failure = Failure(f"its saved file could not be read: {error}", type="artifact_error")
         at.run.count("unreadable_files")
@@ -223,8 +223,8 @@ async def _has_job(post: Post, at: Attempt) -> Outcome | None:
     state: RunState = at.run.shared
     await at.caught_up()  # the job of a duplicate may be made just now
     asked: list[dict[str, Any]] = [{"post_doc_id": post.id}]
-    if len(str(post.post_id).encode()) <= MAX_NAME_BYTES:  # an index holds no more
-        asked.append({"platform": post.platform, "post_id": post.post_id})
+    if (same := same_post(post)) is not None:
+        asked.append(same)
     for where in asked:
         active = await at.records.first(Job, where | {"status": one_of(*ACTIVE)})
         if active is None:

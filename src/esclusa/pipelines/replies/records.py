@@ -27,6 +27,9 @@ MAX_NAME_BYTES = 800
 # Characters of a post_id: the provider's query takes no more.
 MAX_POST_ID = 506
 
+# How platforms write their own names, where that is not one capital letter.
+_OWN_NAMES = {"youtube": "YouTube", "tiktok": "TikTok"}
+
 
 def _as_count(value: Any) -> Any:
     """A count that another program wrote; None if it is not a whole number."""
@@ -172,6 +175,20 @@ class Job(
         quota_exceeded -> pending
         failed -> pending
     """)
+
+
+def spellings(platform: str) -> tuple[str, ...]:
+    """Return the names of one platform that other programs store: with and without capitals."""
+    name = platform.lower()
+    own = _OWN_NAMES.get(name, name)
+    return tuple(dict.fromkeys((platform, name, name.title(), name.upper(), own)))
+
+
+def same_post(post: Post) -> dict[str, Any] | None:
+    """Return the filter of posts, or jobs, of the same platform and id; None if no index has it."""
+    if len(str(post.post_id).encode()) > MAX_NAME_BYTES:
+        return None
+    return {"platform": one_of(*spellings(post.platform)), "post_id": post.post_id}
 
 
 def reopen_post(job: Any) -> list[Move]:
