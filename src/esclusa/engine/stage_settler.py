@@ -31,7 +31,7 @@ from esclusa.model.outcome import OUTCOMES, To
 from esclusa.model.results import FAILED, ResultName
 from esclusa.model.settlement import Leased, Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
-from esclusa.model.texts import error_text, load, text
+from esclusa.model.texts import Text, error_text, load, text
 from esclusa.ports.telemetry import Telemetry
 
 # What else a log event has of an error.
@@ -181,7 +181,9 @@ class StageSettler:
         elif settlement.error is not None and self._exhausts(settlement):
             self.settle(held, ExhaustionFailed(settlement.error, "rejected", verdict.why))
         else:
-            self.settle(held, Raised(Failure(text("rejected", why=verdict.why), type="rejected")))
+            self.settle(
+                held, Raised(Failure(_rejection(held.result, verdict.why), type="rejected"))
+            )
 
     def _unusable(self, error: Exception) -> Raised:
         """The result of an answer that cannot be settled: a fault, unless only a value is wrong."""
@@ -269,6 +271,13 @@ class StageSettler:
                 | _span_fields(ended[n][0])
             ),
         )
+
+
+def _rejection(result: Result | None, why: str) -> Text:
+    """The message of a rejected settlement: with the reason of its move, for the next attempt."""
+    if isinstance(result, To) and result.reason is not None:
+        return text("rejected_move", reason=result.reason, why=why)
+    return text("rejected", why=why)
 
 
 def _span_fields(held: HeldLease) -> dict[str, Any]:

@@ -36,6 +36,7 @@ TEXTS: Final[Mapping[str, str]] = {
     # Errors that no handler raised: `last_error`.
     "crash": "the worker stopped without settling this record",
     "rejected": "the settlement was rejected: {why}",
+    "rejected_move": "the settlement ({reason}) was rejected: {why}",
     "handler_timeout": "the handler did not answer within {seconds:g} seconds, the stage's timeout",
     "exhaustion_broken": "the dead letter or the effects of exhaustion failed: {type}: {why}",
     "wrong_answer": "stage {stage}: the handler must answer To, Retry or Wait, not {got}",

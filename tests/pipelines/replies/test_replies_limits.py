@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+ONE_STORE = pytest.mark.parametrize("provider", ["sqlite"], indirect=True)
+
 
 async def test_four_days_of_a_short_quota(new_trial: Any) -> None:
     """120 posts, 20 searches a day, posts first as the seed calls them: all that is paid is saved.
@@ -124,6 +128,31 @@ async def test_a_search_that_the_provider_knows_is_bounded(new_trial: Any) -> No
     assert (post.status, post.exhausted) == ("noreplies", True)
     assert trial.sim.submitted["1"] == 3
     assert (await trial.call("GET", "/api/dead-letters"))["items"][0]["error_type"] == "known_job"
+
+
+@ONE_STORE
+async def test_a_job_that_the_table_refuses_is_not_searched_again(
+    trial: Any, empty_database: Any
+) -> None:
+    """The error of its post keeps its id: once the table takes the job, it is collected."""
+    await trial.posts("1")
+    empty_database._run(
+        """CREATE TRIGGER refuse BEFORE INSERT ON pending_jobs
+        BEGIN SELECT RAISE(ABORT, 'not allowed'); END"""
+    )
+    for attempt in 1, 2:
+        await trial.submit()
+        post = await trial.post("1")
+        assert (post.status, post.attempts) == ("noreplies", attempt)
+        assert post.last_error["type"] == "rejected"
+        await trial.later(2 * 86_400)
+        trial.sim.offset += 2 * 86_400
+    empty_database._run("DROP TRIGGER refuse")
+    await trial.submit()
+    assert await trial.states("1") == ("processing", "pending")
+    await trial.check()
+    assert await trial.states("1") == ("done", "done")
+    assert (trial.sim.submitted, (await trial.post("1")).submits) == ({"1": 1}, 1)
 
 
 async def test_a_post_that_breaks_the_provider_does_not_starve_others(trial: Any) -> None:

@@ -62,6 +62,9 @@ PLATFORM_GROUPS: tuple[dict[str, Any], ...] = (
 # The states from which a job starts again if the provider returns its id for a new search.
 RESUBMITTABLE = ("failed", "quota_exceeded", "empty_result")
 
+# The reason of a post's move to `processing`, before the id of its job.
+JOB_REASON = "job "
+
 COUNTERS = {
     name: name
     for name in (
@@ -188,11 +191,13 @@ async def submit(post: Post, at: Attempt) -> Outcome:
         at.run.count("without_window")
     if (taken := await _is_taken(post, at)) is not None:
         return taken
-    try:
-        await at.spend(search_budget(settings))
-    except BudgetEmpty as error:
-        state.block(str(error))
-        return Wait(0, str(error))
+    job.job_id = _paid_job(post)
+    if job.job_id is None:
+        try:
+            await at.spend(search_budget(settings))
+        except BudgetEmpty as error:
+            state.block(str(error))
+            return Wait(0, str(error))
     return await _search(post, job, window, submits, others, at)
 
 
@@ -288,6 +293,18 @@ def _draft_job(post: Post, max_replies: int, others: Sequence[Job], at: Attempt)
     return job
 
 
+def _paid_job(post: Post) -> str | None:
+    """Return the id of a job that was paid for, and that the store refused to save.
+
+    The error of a rejected settlement has the reason of its move.
+    """
+    error = post.last_error or {}
+    reason = (error.get("values") or {}).get("reason")
+    if error.get("type") != "rejected" or not isinstance(reason, str):
+        return None
+    return reason.removeprefix(JOB_REASON) if reason.startswith(JOB_REASON) else None
+
+
 async def _search(
     post: Post,
     job: Job,
@@ -296,9 +313,11 @@ async def _search(
     others: Sequence[Job],
     at: Attempt,
 ) -> Outcome:
+    """Submit a search, unless the job has its id already: then its search is paid."""
     state: RunState = at.run.shared
     client: InformationTracerClient = at.context
     max_replies = job.max_posts_replies or 0
+    code: int | None = None
     search = SearchRequest(
         post_id=str(post.post_id).strip(),
         platform=post.platform.lower(),
@@ -307,27 +326,31 @@ async def _search(
         since=window.start,
         until=window.end,
     )
-    try:
-        job_id, code = await client.submit(search)
-    except SubmitFailed as error:
-        return await _submit_failed(post, error, at)
-    job.job_id = job_id
+    is_paid = job.job_id is not None
+    if not is_paid:
+        try:
+            job.job_id, code = await client.submit(search)
+        except SubmitFailed as error:
+            return await _submit_failed(post, error, at)
     submits += 1
     exhausted = submits > at.settings.max_resubmits
     effects = await _start_job(job, others, at)
     if effects is None:
-        message = f"the provider returned job {job_id}, which is finished or of another post"
+        message = f"the provider returned job {job.job_id}, which is finished or of another post"
         failure = Failure(message, type="known_job")
         return _fail(state, post, failure, permanent=exhausted, fields={"submits": submits})
-    state.log.add_success(post, "submitted", job_id=job_id, status_code=code, max_posts=max_replies)
-    at.run.count("submitted")
+    state.log.add_success(
+        post, "submitted", job_id=job.job_id, status_code=code, max_posts=max_replies
+    )
+    if not is_paid:
+        at.run.count("submitted")
     return To(
         "processing",
         submits=submits,
         exhausted=exhausted,
         also=effects,
         attempts=0,
-        reason=f"job {job_id}",
+        reason=f"{JOB_REASON}{job.job_id}",
     )
 
 
