@@ -173,7 +173,7 @@ class AuditedOperations:
     ) -> list[Settlement]:
         """Those that leave no state that others decide about; the rest is skipped."""
         others = {
-            kind: self._registry.decided_by_others(kind, self.who)
+            kind: self._registry.refusals(kind, self.who)
             for kind in {record.kind for record in records}
         }
         if not any(others.values()):
@@ -187,14 +187,12 @@ class AuditedOperations:
                 *(Ref(e.kind, e.id) for e in settlement.effects if isinstance(e, Move)),
             )
             record = next(by_ref[ref] for ref in refs if ref in by_ref)
-            names, state = others[record.kind], record.kind.lifecycle.current(record.status)
-            if state in names and settlement.to != state:
-                code = "decided_by_others" if names[state] else "decided_by_nobody"
-                why = text(code, names=names[state], state=state)
-                acted.passed.append({"id": settlement.ref.id, "why": why})
+            refusals, state = others[record.kind], record.kind.lifecycle.current(record.status)
+            if state in refusals and settlement.to != state:
+                acted.passed.append({"id": settlement.ref.id, "why": refusals[state]})
                 continue
             # Nor may it have come to such a state meanwhile.
-            frm = tuple(s for s in settlement.frm if s not in names or s == settlement.to)
+            frm = tuple(s for s in settlement.frm if s not in refusals or s == settlement.to)
             permitted.append(
                 replace(settlement, frm=frm) if settlement.ref in by_ref else settlement
             )

@@ -78,9 +78,11 @@ class ActionOperations(AlertOperations):
         """Apply an action to records, by id or by a filter; by default to all that it is for.
 
         With ``dry_run``, ``passed`` names those of the first hundred that it would skip, and why.
+        ``params`` is None while nobody has entered them: such a dry run does not ask the action.
         """
         action = self._registry.action(name)
-        at = self._context(action, action.read_params(params or {}))
+        asked = params is not None or not (dry_run and action.required)
+        at = self._context(action, action.read_params(params or {})) if asked else None
         if action.kind is None:
             return await self._perform(action, at, ids, where, reason, dry_run=dry_run)
         kind = action.kind
@@ -103,8 +105,12 @@ class ActionOperations(AlertOperations):
         )
         if acted.dry_run:
             page = await self._store.find(query(kind, chosen, limit=SAMPLE))
+            refusals = self._registry.refusals(kind, self.who)
             for record in page.items:
-                answer = kind.fault_of(record) or await choose(record)
+                answer = kind.fault_of(record) or (await choose(record) if asked else None)
+                state = kind.lifecycle.current(record.status)
+                if not isinstance(answer, str) and (answer is None or answer.state != state):
+                    answer = refusals.get(state)
                 if isinstance(answer, str):
                     acted.passed.append({"id": record.id, "why": answer})
         return ActionDone(**vars(acted))
@@ -112,7 +118,7 @@ class ActionOperations(AlertOperations):
     async def _perform(
         self,
         action: Action,
-        at: ActionContext,
+        at: ActionContext | None,
         ids: Sequence[str] | None,
         where: Where | None,
         reason: str,

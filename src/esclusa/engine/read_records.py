@@ -260,6 +260,7 @@ class RecordReader:
                 for stage in stages
                 if stage.per
             },
+            decisions=self.registry.refusals(record.kind),
         )
 
     async def _held_with_key(self, record: Record, stage: Stage) -> int:

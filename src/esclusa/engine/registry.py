@@ -15,7 +15,7 @@ from esclusa.model.plan import Plan
 from esclusa.model.settlement import ClaimRequest
 from esclusa.model.stage import Cycle, Stage
 from esclusa.model.system_records import SYSTEM_RECORDS
-from esclusa.model.texts import text
+from esclusa.model.texts import Text, text
 
 # The prefix of the cycles and stages of the system pipeline.
 SYSTEM = "esclusa."
@@ -96,13 +96,16 @@ class Registry:
             return self.actions[name]
         raise NotFound(unknown("action_not_found", name, self.actions, action=name))
 
-    def decided_by_others(self, kind: Kind, who: str) -> dict[str, str]:
-        """The states out of which this caller may move no record, and who may."""
+    def refusals(self, kind: Kind, who: str | None = None) -> dict[str, Text]:
+        """The states out of which this caller may move no record, each with a text: who may.
+
+        Without a caller, all states about which only certain people decide.
+        """
         return {
-            state: ", ".join(sorted(each.by or ())) if not callable(each.by) else ""
+            state: each.refusal(state)
             for plan in self.plans
             for each in plan.decisions
-            if each.kind == kind and not each.allows(who)
+            if each.kind == kind and each.by is not None and (who is None or not each.allows(who))
             for state in each.states
         }
 

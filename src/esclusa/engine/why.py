@@ -66,6 +66,7 @@ def why(
     locked_since: datetime | None = None,
     entered: datetime | None = None,
     held: Mapping[str, int] = {},
+    decisions: Mapping[str, Text] = {},
 ) -> Why:
     """Name what keeps the record where it is.
 
@@ -74,6 +75,7 @@ def why(
     versions declared. ``starts``: the times from which on stages take records. ``locked_since``:
     since when a worker of another program has it. ``entered``: when it entered a state that has a
     deadline. ``held``: by stage with a limit per key, how many records with its key are held.
+    ``decisions``: the states out of which only certain people may move it, and who.
     """
     life, state = record.kind.lifecycle, record.status
     if state not in life.states:
@@ -83,11 +85,12 @@ def why(
         return Why(state, (Reason("finished", text("why_finished", state=state)),))
     taking = [stage for stage in stages if state in stage.states and stage.deadline is None]
     if not taking:
-        return Why(state, (_not_taken(record, stages), *_deadline(record, stages, entered)))
+        left = (_not_taken(record, stages), *_decision(state, decisions))
+        return Why(state, (*left, *_deadline(record, stages, entered)))
     values = record.model_dump(warnings=False)  # other programs write any type
     passing = [stage for stage in taking if matches(values, stage.where)]
     if not passing:
-        return Why(state, _left_out(record, taking))
+        return Why(state, (*_left_out(record, taking), *_decision(state, decisions)))
     begun = [s for s in passing if not _before_start(record, s, starts)]
     if not begun:
         return Why(state, tuple(_not_begun(record, stage, starts) for stage in passing))
@@ -145,6 +148,10 @@ def _not_taken(record: Record, stages: Sequence[Stage]) -> Reason:
     if not any(stage.exhausted == state for stage in stages):
         return Reason("no_stage", text("why_no_stage", state=state, targets=targets))
     return _exhausted(record, record.kind.lifecycle.targets(state))
+
+
+def _decision(state: str, decisions: Mapping[str, Text]) -> tuple[Reason, ...]:
+    return (Reason("decision", decisions[state]),) if state in decisions else ()
 
 
 def _deadline(

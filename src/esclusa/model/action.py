@@ -49,6 +49,12 @@ class Action:
         """What history and audit call it."""
         return self.name.partition(".")[2]
 
+    @property
+    def required(self) -> frozenset[str]:
+        """The parameters that the operator must enter."""
+        fields = self.params.model_fields
+        return frozenset(name for name, field in fields.items() if field.is_required())
+
     def read_params(self, given: Mapping[str, Any]) -> BaseModel:
         """The parameters, checked. Raises BadQuery with every fault."""
         if unknown := sorted(set(given) - set(self.params.model_fields)):

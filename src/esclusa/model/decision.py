@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from esclusa.model.from_settings import resolve
 from esclusa.model.kind import Kind
+from esclusa.model.texts import Text, text
 from esclusa.model.value import value
 
 # Names of callers, or a function of the settings that answers them. None: any operator.
@@ -37,6 +38,13 @@ class Decision:
         """The decision with the names that the settings have."""
         by = resolve(self.by, settings, f"pipeline {pipeline}", "decision: by")
         return Decision(self.kind, self.states, None if by is None else frozenset(by))
+
+    def refusal(self, state: str) -> Text:
+        """Why others may not move a record out of the state: who may."""
+        assert not callable(self.by)
+        names = ", ".join(sorted(self.by or ()))
+        code = "decided_by_others" if names else "decided_by_nobody"
+        return text(code, names=names, state=state)
 
     def allows(self, who: str) -> bool:
         """Whether this caller may decide. ``ana`` is api:ana, console:ana and django:ana."""

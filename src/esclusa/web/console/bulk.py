@@ -18,6 +18,7 @@ from esclusa.web.console.catalog import ngettext
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused
 from esclusa.web.console.list_address import Params, filter_items, list_address
+from esclusa.web.console.refusals import Refusals
 
 # Records that a preview lists.
 SAMPLE = 10
@@ -54,6 +55,11 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
             where = {**where, "status": one_of(*targets)}
         sample = await console.read_model.records(kind.table, where, limit=SAMPLE)
         roles, columns = console.read_model.roles(kind), page_data.columns(kind, sample.items)[:3]
+        refusals = Refusals(console, request, kind)
+        rows = [
+            page_data.row(record, roles, columns) | {"skipped": refusals.of(record.status)}
+            for record in sample.items
+        ]
         fields = [(n, v) for n, v in items if n not in ("form_token", "matched", "next")]
         return await console.page(
             request,
@@ -67,7 +73,8 @@ def add_routes(api: APIRouter, console: ConsoleContext) -> None:
             chips=page_data.chips(kind, choice["given"]),
             targets=targets,
             roles=roles,
-            rows=[page_data.row(r, roles, columns) for r in sample.items],
+            rows=rows,
+            refused=refusals.of_sample(rows, where, acted.matched),
             columns=columns,
             items=[i for i in fields if i[0] != "reason"],
             reason=dict(items).get("reason", ""),

@@ -17,6 +17,7 @@ from esclusa.web.console.catalog import ngettext
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused
 from esclusa.web.console.records import edited
+from esclusa.web.console.refusals import Refusals
 
 PAGE = 50
 # Dead letters that a preview lists.
@@ -57,7 +58,14 @@ def _pages(api: APIRouter, console: ConsoleContext) -> None:
             request,
             "dead-letters.html",
             here="dead-letters",
-            groups=[g | {"message": translate.stored(g["message"])} for g in found],
+            groups=[
+                g
+                | {
+                    "message": translate.stored(g["message"]),
+                    "refused": _refused(console, request, g["table"]),
+                }
+                for g in found
+            ],
             exact=exact,
         )
 
@@ -100,10 +108,11 @@ def _pages(api: APIRouter, console: ConsoleContext) -> None:
         found = await read_model.record(DeadLetter.kind.table, id)
         assert isinstance(found, DeadLetter)
         record = await _record(console, found)
-        role, outdated = "", False
+        role, outdated, refusal = "", False, None
         if record is not None:
             role = console.read_model.roles(record.kind).get(record.status, "failed")
             outdated = record.status not in read_model.retry_targets(record.kind)
+            refusal = Refusals(console, request, record.kind).of(record.status)
         return await console.page(
             request,
             "dead-letter.html",
@@ -113,6 +122,7 @@ def _pages(api: APIRouter, console: ConsoleContext) -> None:
             role=role,
             editable=page_data.editable(record) if record is not None else [],
             outdated=outdated,
+            refusal=refusal,
         )
 
 
@@ -121,6 +131,14 @@ async def _record(console: ConsoleContext, letter: DeadLetter) -> Record | None:
         return await console.read_model.record(letter.table_name, letter.record_id)
     except NotFound:
         return None
+
+
+def _refused(console: ConsoleContext, request: Request, table: str) -> list[str]:
+    """Who may retry the records of a table, if the visitor may not."""
+    try:
+        return Refusals(console, request, console.read_model.lookup(table)).of_retries()
+    except NotFound:  # of a pipeline that is not loaded
+        return []
 
 
 def _where(group: dict[str, str]) -> dict[str, Any]:
@@ -158,6 +176,7 @@ async def _preview(
         verb=verb,
         acted=acted,
         letters=[_shown(console, letter) for letter in page.items],
+        refused=_refused(console, request, group["table"]) if verb == "redrive" else [],
         changed=changed,
         reason=reason,
         return_to=render.path("console", "dead-letters", "act", verb=verb, **group, reason=reason),

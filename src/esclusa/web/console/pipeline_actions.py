@@ -18,6 +18,7 @@ from esclusa.web.console import catalog, page_data, render, translate
 from esclusa.web.console.catalog import ngettext
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.list_address import Params, filter_items, list_address
+from esclusa.web.console.refusals import Refusals
 
 # Records that a preview lists.
 SAMPLE = 10
@@ -40,17 +41,25 @@ def address_of(action: Action, **params: Any) -> str:
     return render.url("console", "actions", *action.name.split(".", 1), **params)
 
 
-def actions_of(console: ConsoleContext, kind: Kind) -> list[dict[str, str]]:
-    """The actions for the records of a list, each with the address of its preview."""
+def actions_of(
+    console: ConsoleContext, kind: Kind, *, refused: bool = False
+) -> list[dict[str, str]]:
+    """The actions for the records of a list, each with the address of its preview.
+
+    refused: the visitor may move none of the records. Then only a preview can show whether an
+    action leaves them in their state, and one whose parameters nobody has entered has none.
+    """
     return [
         {"title": title_of(action), "about": about_of(action), "href": address_of(action)}
         for action in console.read_model.registry.actions.values()
-        if action.kind == kind
+        if action.kind == kind and not (refused and action.required)
     ]
 
 
-def actions_for(console: ConsoleContext, record: Record) -> list[dict[str, str]]:
-    """The actions that are for this record as it is, with the addresses of their previews."""
+def actions_for(
+    console: ConsoleContext, record: Record, *, refused: bool = False
+) -> list[dict[str, str]]:
+    """The actions that are for this record as it is, see ``actions_of``."""
     kind = record.kind
     values = {name: getattr(record, name, None) for name in kind.types}
     return [
@@ -60,7 +69,9 @@ def actions_for(console: ConsoleContext, record: Record) -> list[dict[str, str]]
             "href": address_of(action, ids=record.id),
         }
         for action in console.read_model.registry.actions.values()
-        if action.kind == kind and matches(values, conditions(kind, action.where))
+        if action.kind == kind
+        and not (refused and action.required)
+        and matches(values, conditions(kind, action.where))
     ]
 
 
@@ -145,9 +156,10 @@ async def _apply(
     console: ConsoleContext, request: Request, action: Action, items: Params, **options: Any
 ) -> ActionDone:
     chosen = {} if action.kind is None else _chosen(action.kind, items)
-    return await console.operations(request).act(
-        action.name, **chosen, params=_given(action, items), **options
-    )
+    params: dict[str, Any] | None = _given(action, items)
+    if options.get("dry_run") and not action.required <= set(params or ()):
+        params = None  # nobody has entered them
+    return await console.operations(request).act(action.name, **chosen, params=params, **options)
 
 
 async def _preview(
@@ -161,7 +173,7 @@ async def _preview(
     acted = await _apply(console, request, action, items, dry_run=True)
     fields = [(n, v) for n, v in items if n not in ("form_token", "matched", "next", "to", "verb")]
     kept = [(n, v) for n, v in fields if n != "reason" and not n.startswith(PREFIX)]
-    values: dict[str, Any] = {"rows": [], "columns": [], "chips": [], "ids": []}
+    values: dict[str, Any] = {"rows": [], "columns": [], "chips": [], "ids": [], "refused": []}
     if (kind := action.kind) is not None:
         chosen = _chosen(kind, items)
         ids = chosen.get("ids")
@@ -169,10 +181,15 @@ async def _preview(
         sample = await console.read_model.records(kind.table, where, limit=SAMPLE)
         roles, columns = console.read_model.roles(kind), page_data.columns(kind, sample.items)[:3]
         skipped = {p["id"]: translate.sentence(p["why"]) for p in acted.passed}
-        rows = [page_data.row(record, roles, columns) for record in sample.items]
+        rows = [
+            page_data.row(record, roles, columns) | {"skipped": skipped.get(record.id)}
+            for record in sample.items
+        ]
+        refusals = Refusals(console, request, kind)
         given = [(n, v) for n, v in _conditions(items) if v]
         values = {
-            "rows": [row | {"skipped": skipped.get(row["id"])} for row in rows],
+            "rows": rows,
+            "refused": refusals.of_sample(rows, where, acted.matched),
             "columns": columns,
             "chips": page_data.chips(kind, given),
             "ids": ids,

@@ -27,6 +27,7 @@ from esclusa.web.console.catalog import gettext as _
 from esclusa.web.console.context import ConsoleContext
 from esclusa.web.console.forms import FormRefused, SubmittedForm
 from esclusa.web.console.list_address import address_of, canonical, filter_items, saved_address
+from esclusa.web.console.refusals import Refusals
 
 PAGE = 50
 # Matches are counted up to here; beyond, the page says "more than".
@@ -128,6 +129,8 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
         roles = console.read_model.roles(kind)
         here = [*given, ("q", q)] if q else given
         any_state = [p for p in here if p[0] != "status"]
+        refusals, life = Refusals(console, request, kind), kind.lifecycle
+        refused = refusals.of_all(where)
         return await console.page(
             request,
             "records.html",
@@ -174,9 +177,15 @@ def _lists(api: APIRouter, console: ConsoleContext) -> None:
             usual_query=render.query([p for p in here if p[0] != "columns"]),
             suggested=first_suggestions(kind),
             fields=offered_fields(kind),
-            targets=[s for s in kind.lifecycle.states if kind.lifecycle.sources(s)],
-            pipeline_actions=pipeline_actions.actions_of(console, kind),
-            retryable=bool(read_model.retry_targets(kind)),
+            refused=refused,
+            targets=[
+                to
+                for to in life.states
+                if not refused and any(refusals.of(frm) is None for frm in life.sources(to))
+            ],
+            pipeline_actions=pipeline_actions.actions_of(console, kind, refused=bool(refused)),
+            retryable=not refused
+            and any(refusals.of(frm) is None for frm in read_model.retry_targets(kind)),
             repairable=[n for n, _v in here] == ["status"]
             and page_data.is_repairable(kind, states[0]),
         )
@@ -243,6 +252,7 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
         roles = console.read_model.roles(kind)
         why = None if archived else await read_model.why(table, record.id)
         related = [] if archived else await read_model.related(table, record.id)
+        refusal = Refusals(console, request, kind).of(record.status)
         return await console.page(
             request,
             "record.html",
@@ -259,7 +269,10 @@ def _record(api: APIRouter, console: ConsoleContext) -> None:
             ),
             why=page_data.reasons(why) if why else [],
             next_at=why.next if why else None,
-            pipeline_actions=[] if archived else pipeline_actions.actions_for(console, record),
+            refusal=refusal,
+            pipeline_actions=[]
+            if archived
+            else pipeline_actions.actions_for(console, record, refused=refusal is not None),
             buttons=[
                 *(b for e in console.extensions for b in e.buttons_of(record)),
                 *_repair_button(record),
