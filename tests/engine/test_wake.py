@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -62,21 +63,23 @@ async def test_signal_with_data_is_handled_at_once(empty_database: Any) -> None:
         ]
 
 
-async def test_signal_for_a_record_under_work_is_refused_and_can_be_repeated(
-    empty_database: Any,
-) -> None:
+async def test_signal_for_a_record_under_work_waits_or_is_refused(empty_database: Any) -> None:
     async with Harness(payments(), store=empty_database.url) as h:
         payment = await h.insert(Payment(number="1"))
+        waiting: list[asyncio.Task[Record]] = []
 
         async def signal_meanwhile(found: Payment, at: Attempt) -> Outcome:
             with pytest.raises(StoreConflict, match="being handled now"):
                 await h.wake(found, answer="too early")
+            signal = h.operations.wake("payments", "1", fields={"answer": "yes"}, wait=30)
+            waiting.append(asyncio.create_task(signal))
+            await asyncio.sleep(0.02)
+            assert not waiting[0].done()
             return Wait("2d", "later")
 
         h.answer(signal_meanwhile, times=1)
         await h.run_due()
-        await h.assert_state(payment, "asked", answer=None)
-        await h.wake(payment, answer="yes")
+        await waiting[0]
         await h.run_due()
         await h.assert_state(payment, "paid", answer="yes")
 

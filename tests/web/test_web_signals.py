@@ -33,6 +33,17 @@ async def test_wake_sets_fields_and_keeps_the_state(shop: Client) -> None:
     assert audit[0]["verb"] == "wake"
 
 
+async def test_signal_waits_for_the_end_of_the_lease(shop: Client) -> None:
+    id = await one_item(shop)
+    engine = shop.runtime.engine
+    held = engine.registry.request(
+        engine.stages["shop.work"], ids=(id,), lease=0.2, worker="w", before=engine.clock.now()
+    )
+    assert await engine.store.claim(held)
+    woken = await shop.post(f"/api/records/items/{id}/wake", {"fields": {"note": "now"}})
+    assert (woken.status, woken.json["note"]) == (200, "now")
+
+
 async def test_webhook_takes_only_signals_signed_for_the_record(tmp_path: Path) -> None:
     environ = {"ESCLUSA_WAKE_SECRET": SECRET}
     async with served(tmp_path, environ=environ) as client:

@@ -5,6 +5,8 @@ Every operation leaves an audit row.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +45,8 @@ MOVABLE = (DeadLetter.kind, Message.kind, Alert.kind)
 
 # Seconds for which a record is held while a signal is written.
 WAKE_LEASE = 10.0
+# Seconds between two tries to write a signal: of the first two, and at most.
+WAKE_PAUSE, MAX_WAKE_PAUSE = 0.05, 0.5
 
 
 class Operations(ActionOperations, FilterOperations):
@@ -129,18 +133,39 @@ class Operations(ActionOperations, FilterOperations):
         return await self._bulk("retry", kind, ways, chosen, reason, {}, seen=seen, dry_run=dry_run)
 
     async def wake(
-        self, table: str, id: str, *, fields: Mapping[str, Any] | None = None, reason: str = ""
+        self,
+        table: str,
+        id: str,
+        *,
+        fields: Mapping[str, Any] | None = None,
+        reason: str = "",
+        wait: float = 0,
     ) -> Record:
         """Make a record due now, with what a signal from outside brought; return it.
 
         It stays in its state, and its attempts stay. The fields are set and the record is due in
-        one transaction. Raises NotFound, and StoreConflict while a worker holds the record: then
-        nothing is written, and the same signal can be sent again.
+        one transaction. While a worker holds the record, it is tried again for ``wait`` seconds.
+        Raises NotFound, and StoreConflict if the record is still held then: nothing is written, and
+        the same signal can be sent again.
         """
         kind = self._registry.kind(table)
         if kind.system:
             raise BadQuery(text("system_table", table=table))
         checked = kind.check_fields(fields or {})
+        end, pause = time.monotonic() + wait, WAKE_PAUSE
+        while not await self._signal(kind, id, checked, reason):
+            if time.monotonic() + pause > end:
+                raise StoreConflict(text("wake_held", id=id, table=table))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_WAKE_PAUSE)
+        await self.note("wake", f"{table}/{id}", 1, reason=reason)
+        [found] = await self._store.get(kind, [id])
+        if found is None:
+            raise kind.absent(id)
+        return found
+
+    async def _signal(self, kind: Kind, id: str, checked: Mapping[str, Any], reason: str) -> bool:
+        """Set the fields and make the record due now; False if a worker holds it."""
         [found] = await self._store.get(kind, [id])
         if found is None:
             raise kind.absent(id)
@@ -157,7 +182,7 @@ class Operations(ActionOperations, FilterOperations):
             )
         )
         if not taken:
-            raise StoreConflict(text("wake_held", id=id, table=table))
+            return False
         lease = taken[0]
         settlement = Settlement(
             lease.ref,
@@ -173,13 +198,7 @@ class Operations(ActionOperations, FilterOperations):
         [verdict] = await self._store.settle([settlement])
         if isinstance(verdict, Rejected):
             raise BadRecord(verdict.why)
-        if not isinstance(verdict, Settled):
-            raise StoreConflict(text("wake_held", id=id, table=table))
-        await self.note("wake", f"{table}/{id}", 1, reason=reason)
-        [found] = await self._store.get(kind, [id])
-        if found is None:
-            raise kind.absent(id)
-        return found
+        return isinstance(verdict, Settled)
 
     async def _unflag(
         self,

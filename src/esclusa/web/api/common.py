@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 RecordJson = dict[str, Any]
 
+# Seconds for which a signal waits while a worker holds its record.
+WAKE_WAIT: Final = 5.0
+
 
 def operation_id(route: APIRoute) -> str:
     """The OpenAPI id of an operation: the name of its function."""

@@ -24,6 +24,7 @@ from esclusa.web.api import rows as request_rows
 from esclusa.web.api.common import (
     FILTER_NOTE,
     FILTER_PARAMETER,
+    WAKE_WAIT,
     ActionOut,
     After,
     Archived,
@@ -406,9 +407,12 @@ async def wake(
 ) -> Any:
     """Set fields of the record and let its stage take it now, whatever it was waiting for.
 
-    Its state and attempts stay. 503 while a worker handles it: send the same again.
+    Its state and attempts stay. While a worker handles it, the answer waits for its end. After five
+    seconds it is 503 and nothing is written: send the same again.
     """
-    found = await runtime.operations(who).wake(table, id, fields=body.fields, reason=body.reason)
+    found = await runtime.operations(who).wake(
+        table, id, fields=body.fields, reason=body.reason, wait=WAKE_WAIT
+    )
     return record_json(found)
 
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from esclusa.model.errors import BadQuery
 from esclusa.web.api.common import (
     STRICT_PARAMETERS,
+    WAKE_WAIT,
     CurrentRuntime,
     RequestBody,
     Table,
@@ -67,7 +68,8 @@ async def wake_signed(
     """Set fields of a record and let its stage take it now. Body: `{"fields": {…}}`, or empty.
 
     `X-Esclusa-Signature` is `sha256=` and the hex HMAC-SHA256 of `table/id`, a line feed and the
-    body, with ESCLUSA_WAKE_SECRET as the key. 503 while a worker handles it: send the same again.
+    body, with ESCLUSA_WAKE_SECRET as the key. While a worker handles the record, the answer waits
+    for its end. After five seconds it is 503 and nothing is written: send the same again.
     """
     secret = runtime.settings.wake_secret
     if secret is None:
@@ -84,5 +86,7 @@ async def wake_signed(
         raise BadQuery(
             f"the body is no signal: {where} {fault['msg']}".replace("  ", " ")
         ) from None
-    found = await runtime.operations(WHO).wake(table, id, fields=given.fields, reason="webhook")
+    found = await runtime.operations(WHO).wake(
+        table, id, fields=given.fields, reason="webhook", wait=WAKE_WAIT
+    )
     return SignalOut(id=found.id, status=found.status)
