@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from esclusa import extras
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.lifespans import failure_of, opened
 from esclusa.model import duration
@@ -57,7 +58,7 @@ async def examine(settings: Settings, opened: StoreOpener) -> list[Check]:
 
 
 def check_settings(settings: Settings) -> Iterator[Check]:
-    """Unknown names, short tokens, a server that is open to all, messages without a publisher."""
+    """Unknown names, short tokens, an open server, a missing extra, messages that wait."""
     where = f"from {settings.config}, " if settings.config else ""
     yield Check("settings", "ok", f"{where}{len(settings.sources)} given, the rest by default")
     for unknown in settings.unknown:
@@ -78,6 +79,13 @@ def check_settings(settings: Settings) -> Iterator[Check]:
             "fail",
             f"serve would refuse to listen on {settings.host} without ESCLUSA_API_TOKENS",
             "set a token, or host 127.0.0.1",
+        )
+    if settings.tick_audience and extras.is_missing("jwt"):
+        yield Check(
+            "settings",
+            "fail",
+            "serve would refuse to start with ESCLUSA_TICK_AUDIENCE",
+            extras.advice("jwt"),
         )
     if settings.topics and publisher_for(settings.publish, settings.topics) is None:
         yield Check(

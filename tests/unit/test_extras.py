@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from esclusa import extras
+from esclusa import App, extras
 from esclusa.artifacts import open_artifacts
+from esclusa.health import check_settings
 from esclusa.loading import NoPipeline, load_app
 from esclusa.model.errors import SettingsError
+from esclusa.settings import load
 from esclusa.web.auth.oidc import OidcVerifier
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +77,15 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         open_artifacts("s3://bucket")
     with pytest.raises(SettingsError, match=r"TICK_AUDIENCE: it needs the extra esclusa\[oidc\]"):
         OidcVerifier(["a"], "", "e", settings=("TICK_AUDIENCE", "TICK_SERVICE_ACCOUNT"))
+    environ = {
+        "ESCLUSA_PIPELINES": "shop",
+        "ESCLUSA_TICK_AUDIENCE": "https://shop",
+        "ESCLUSA_TICK_SERVICE_ACCOUNT": "s@shop",
+    }
+    settings = load(environ=environ, apps=lambda _: App("shop"))
+    [missing] = [check for check in check_settings(settings) if check.verdict != "ok"]
+    assert "ESCLUSA_TICK_AUDIENCE" in missing.text
+    assert "pip install 'esclusa[oidc]'" in missing.do
 
 
 def test_a_pipeline_that_imports_a_package_of_an_extra(tmp_path: Path) -> None:
