@@ -578,6 +578,23 @@ async def test_a_cycle_that_breaks_is_an_error_and_an_alert(new_engine: Any) -> 
         await engine.run_cycle("try.nothing")
 
 
+async def test_a_function_in_the_place_of_a_stage_is_named(new_engine: Any) -> None:
+    async def work(item: Item, at: Any) -> To:
+        return To("done")
+
+    app, drained = pipeline(work), list[Any]()
+
+    @app.cycle()
+    async def sweep(run: RunContext) -> None:
+        await run.drain(drained[-1])
+
+    engine = await new_engine(app)
+    for function, named in ((work, "write 'try.work', not the"), (items, "items is no stage; ")):
+        drained.append(function)
+        run = await engine.run_cycle("try.sweep")
+        assert named in (run.message or "")
+
+
 async def test_an_error_rate_over_the_threshold_raises_one_alert(new_engine: Any) -> None:
     async def work(item: Item, at: Any) -> To:
         if int(item.name[1:]) < 3:

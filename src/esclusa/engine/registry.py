@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from inspect import unwrap
 from typing import Any
 
 from esclusa.model.action import Action
@@ -74,10 +75,21 @@ class Registry:
 
     def stage(self, name: str, *, pipeline: str) -> Stage:
         """The stage of this name, or of this name in the pipeline."""
+        if callable(name):
+            raise TypeError(self._not_a_name(name))
         found = self.stages.get(name) or self.stages.get(f"{pipeline}.{name}")
         if found is not None:
             return found
         raise NotFound(unknown("stage_not_found", name, self.own_stages, name=name))
+
+    def _not_a_name(self, given: Callable[..., Any]) -> str:
+        """What is wrong with a function in the place of a stage's name."""
+        names = [stage.name for stage in self.all_stages if unwrap(stage.handler) is given]
+        what = getattr(given, "__name__", repr(given))
+        if names:
+            return f"a stage is drained by its name: write {names[0]!r}, not the function {what}"
+        known = ", ".join(sorted(self.own_stages)) or "-"
+        return f"a stage is drained by its name, and {what} is no stage; there are: {known}"
 
     @property
     def own_stages(self) -> list[str]:
