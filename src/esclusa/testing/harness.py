@@ -5,13 +5,10 @@ Nothing sleeps: a retry, a ``Wait``, a lease or a deadline comes due when the te
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
@@ -20,7 +17,6 @@ from pydantic import BaseModel
 from esclusa.artifacts.local import LocalArtifacts
 from esclusa.engine.engine import Engine
 from esclusa.engine.operations import Operations
-from esclusa.engine.options import Options
 from esclusa.engine.records import Records
 from esclusa.engine.runs import RunContext
 from esclusa.model import duration
@@ -29,7 +25,6 @@ from esclusa.model.effects import Effect
 from esclusa.model.errors import NotFound
 from esclusa.model.kind import Ref
 from esclusa.model.pipeline import App
-from esclusa.model.plan import Plan
 from esclusa.model.record import Record
 from esclusa.model.schedule import Always
 from esclusa.model.settlement import Step
@@ -38,19 +33,12 @@ from esclusa.model.system_records import Alert, DeadLetter, Message
 from esclusa.ports.artifacts import Artifacts
 from esclusa.ports.store import Store
 from esclusa.testing.databases import MEMORY, open_database
-from esclusa.testing.faults import FaultLog
-from esclusa.testing.handlers import POINTS, Call, Handlers, PlannedCalls, Point, StandIn
+from esclusa.testing.handlers import POINTS, Call, PlannedCalls, Point, StandIn
 from esclusa.testing.run_due import DueRuns
-from esclusa.testing.settings import settings_of
-from esclusa.testing.worker_store import WorkerStore
+from esclusa.testing.worker import LEASE, WHO, HarnessWorker
 
 R = TypeVar("R", bound=Record)
 Length = str | float | timedelta
-
-# The lease of the test's worker: how long the records of a killed one are held.
-LEASE = timedelta(seconds=60)
-# Who moves records in the history.
-WHO = "test"
 
 
 class Harness:
@@ -77,22 +65,15 @@ class Harness:
         if now is not None and now.tzinfo is None:
             raise ValueError("Harness: now needs a time zone, such as datetime(…, tzinfo=UTC)")
         self.app = app
+        self._worker = HarnessWorker(app, settings=settings, context=context, seed=seed)
         # The effects of all settlements so far, in order, dead letters and messages included.
-        self.effects: list[Effect] = []
-        self._given_settings = settings
+        self.effects: list[Effect] = self._worker.effects
+        self._handlers = self._worker.handlers
         self._url = store
         self._start = now
-        self._context = context
         self._raise_faults = raise_faults
-        self._rng = Random(seed)
-        self._faults = FaultLog()
-        self._handlers = Handlers(self._faults, self._die)
         self._stack = AsyncExitStack()
-        self._worker = AsyncExitStack()
-        self._workers = 0
         self._begun = now or datetime.now(UTC)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._engine: Engine | None = None
         self._store: Store | None = None
         self._artifacts: Artifacts | None = None
 
@@ -109,12 +90,10 @@ class Harness:
         trace: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
-        self._engine = None
         if error is None and (unmet := self._handlers.unmet()):
             raise AssertionError("some calls were not made:" + "".join(f"\n  - {u}" for u in unmet))
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        self._loop = asyncio.get_running_loop()
         present = datetime.now(UTC)
         offset = 0.0 if self._start is None else (self._start - present).total_seconds()
         self._store = await stack.enter_async_context(open_database(self._url, clock_offset=offset))
@@ -122,76 +101,14 @@ class Harness:
         self._artifacts = LocalArtifacts(folder, durable=False)
         await self._artifacts.open()
         stack.push_async_callback(self._artifacts.close)
-        engine = self._new_engine()
-        await self._store.migrate(engine.all_kinds, engine.all_stages, foreign=True)
-        self._engine = engine
-        stack.push_async_callback(self._stop_worker)
-        await self._start_worker(engine)
-        self._begun = await engine.clock.sync()
-
-    # the worker
-
-    def _new_engine(self) -> Engine:
-        assert self._store is not None
-        assert self._artifacts is not None
-        self._workers += 1
-        worker_store = WorkerStore(self._store, self._handlers, self._faults, self.effects)
-        return Engine(
-            cast("Store", worker_store),
-            [self._plan()],
-            self._artifacts,
-            options=Options(lease=LEASE.total_seconds(), grace=1.0, run_wait=0.0),
-            worker=f"{WHO}-{self._workers}",
-            rng=self._rng,
-        )
-
-    def _plan(self) -> Plan:
-        """The pipeline with its settings, and with handlers that the test controls."""
-        app = self.app
-        if self._context is not None:
-            app = replace(app, lifespan_=self._lifespan)
-        plan = app.bind(settings_of(app, self._given_settings))
-        stages = {stage.name: self._handlers.wrapped(stage) for stage in plan.stages}
-        cycles = tuple(
-            replace(cycle, stages=tuple(stages[stage.name] for stage in cycle.stages))
-            for cycle in plan.cycles
-        )
-        return replace(plan, stages=tuple(stages.values()), cycles=cycles)
-
-    @asynccontextmanager
-    async def _lifespan(self, settings: Any) -> AsyncIterator[Any]:
-        yield self._context
-
-    async def _start_worker(self, engine: Engine) -> None:
-        self._engine, self._worker = engine, AsyncExitStack()
-        await self._worker.enter_async_context(engine.running())
-
-    async def _stop_worker(self) -> None:
-        await self._worker.aclose()
-
-    def _die(self) -> None:
-        """Kill the worker: nothing that it sends from now on is written. Called from any thread."""
-        assert self._engine is not None
-        assert self._loop is not None
-        cast("WorkerStore", self._engine.store).dead = True
-        self._loop.call_soon_threadsafe(self._engine.abort)
-
-    @property
-    def _killed(self) -> bool:
-        return cast("WorkerStore", self.engine.store).dead
-
-    async def _replace_killed(self) -> None:
-        """Another worker takes the place of the one that was killed."""
-        if self._killed:
-            await self._stop_worker()
-            await self._start_worker(self._new_engine())
+        stack.push_async_callback(self._worker.stop)
+        await self._worker.start(self._store, self._artifacts)
+        self._begun = await self.engine.clock.sync()
 
     @property
     def engine(self) -> Engine:
         """The engine of the worker; another one after a kill."""
-        if self._engine is None:
-            raise RuntimeError("the harness is not open: async with Harness(app) as h: …")
-        return self._engine
+        return self._worker.engine
 
     @property
     def records(self) -> Records:
@@ -233,7 +150,7 @@ class Harness:
         runs if its slot has come since the test began; that of an interval comes an interval after
         that, or after its last run. If the worker is killed, the rest is left to the next call.
         """
-        runs = await DueRuns(self.engine, lambda: self._killed, self._begun).run()
+        runs = await DueRuns(self.engine, lambda: self._worker.killed, self._begun).run()
         await self._after_runs()
         return runs
 
@@ -272,9 +189,9 @@ class Harness:
 
     async def _after_runs(self) -> None:
         await self.engine.alerts.flush()
-        await self._replace_killed()
+        await self._worker.replace_killed()
         if self._raise_faults:
-            self._faults.check()
+            self._worker.faults.check()
 
     async def skip(
         self,
