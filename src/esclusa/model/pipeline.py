@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
 from esclusa.model.action import Action, NoParameters, about_of
+from esclusa.model.binding import Declarations
 from esclusa.model.budget import Budget
 from esclusa.model.decision import Deciders, Decision
-from esclusa.model.declaration import Adopt, adoption
-from esclusa.model.declared_deadline import DeclaredDeadline, add_deadlines, deadline_cycles
-from esclusa.model.errors import BadQuery, DeclarationError
-from esclusa.model.from_settings import resolve, resolved
+from esclusa.model.declaration import Adopt
+from esclusa.model.declared_deadline import DeclaredDeadline
+from esclusa.model.errors import DeclarationError
 from esclusa.model.gauge import Gauge
 from esclusa.model.kind import Kind
 from esclusa.model.plan import (
@@ -33,7 +32,7 @@ from esclusa.model.plan import (
 from esclusa.model.query import Where, conditions, query
 from esclusa.model.record import Record
 from esclusa.model.schedule import Manual
-from esclusa.model.stage import FUNCTIONS, Stage, make_cycle, make_stage
+from esclusa.model.stage import FUNCTIONS, make_stage
 from esclusa.model.stage_options import (
     CYCLE_OPTIONS,
     BatchDecorator,
@@ -74,13 +73,7 @@ class App:
     artifacts_: Callable[[Any], tuple[str, str] | None] | None = None
     views: list[View] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
-    _stages: list[tuple[str, type[Record], Any, dict[str, Any]]] = field(default_factory=list)
-    _cycles: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
-    _parts: list[tuple[str, Where]] = field(default_factory=list)
-    _adopt: list[tuple[type[Record], Callable[[Any], Adopt]]] = field(default_factory=list)
-    _queries: list[DeclaredQuery] = field(default_factory=list)
-    _deadlines: list[DeclaredDeadline] = field(default_factory=list)
-    _decisions: list[Decision] = field(default_factory=list)
+    _declared: Declarations = field(default_factory=Declarations)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -129,10 +122,10 @@ class App:
             if not any(callable(v) for k, v in own.items() if k not in FUNCTIONS):
                 make_stage(f"{self.name}.{slug}", kind, handler, **own)  # fail here, early
             self._refuse_name(slug, "stage")
-            self._stages.append((slug, record, handler, own))
+            self._declared.stages.append((slug, record, handler, own))
             if cycle:
                 shared = {k: v for k, v in options.items() if k in CYCLE_OPTIONS}
-                self._cycles.append((slug, {"drains": (slug,)}, shared))
+                self._declared.cycles.append((slug, {"drains": (slug,)}, shared))
             if record not in self.records:
                 self.records.append(record)
             return handler
@@ -159,7 +152,7 @@ class App:
             if options.get("every") is None:
                 options["every"] = Manual()
             own = {"drains": tuple(stages), "function": function, "singleton": singleton}
-            self._cycles.append((slug, own, dict(options)))
+            self._declared.cycles.append((slug, own, dict(options)))
             return function
 
         return declare
@@ -185,7 +178,7 @@ class App:
         declared = DeclaredDeadline(slug, _kind(record, f"deadline {slug}"), state, to, after)
         if faults := declared.faults():
             raise DeclarationError(f"pipeline {self.name}", faults)
-        self._deadlines.append(declared)
+        self._declared.deadlines.append(declared)
         if record not in self.records:
             self.records.append(record)
 
@@ -204,18 +197,18 @@ class App:
         declared = Decision(_kind(record, "decision"), frozenset(states), by)
         if faults := declared.faults():
             raise DeclarationError(f"pipeline {self.name}", faults)
-        self._decisions.append(declared)
+        self._declared.decisions.append(declared)
 
     def adopt(self, record: type[Record], states: Callable[[Any], Adopt]) -> None:
         """Declare ``adopt=`` of a record as a function of the settings."""
-        self._adopt.append((record, states))
+        self._declared.adopt.append((record, states))
 
     def parts(self, stage: str, *where: Where) -> None:
         """Declare the filters with which runs drain a stage (``run.drain(stage, where=…)``).
 
         Firestore needs an index for each of them. The fields and operators matter, not the values.
         """
-        self._parts += [(stage, each) for each in where]
+        self._declared.parts += [(stage, each) for each in where]
 
     def declare_query(
         self,
@@ -231,7 +224,7 @@ class App:
         A query that only compares with ``=`` and is ordered by id needs no declaration, nor does
         one that ``index=`` of the record covers. ``sum`` declares totals by state with that sum.
         """
-        self._queries.append(
+        self._declared.queries.append(
             DeclaredQuery(query(record, where, order=order, archived=archived), sum)
         )
 
@@ -402,69 +395,7 @@ class App:
 
     def bind(self, settings: BaseModel) -> Plan:
         """Apply the settings. Raises DeclarationError with every fault."""
-        faults: list[str] = []
-        for record, states in self._adopt:
-            found = adoption(record.kind, states(settings))
-            record.kind.become(replace(record.kind, adopt=found))
-        stages: dict[str, Stage] = {}
-        for slug, record, handler, options in self._stages:
-            name = f"{self.name}.{slug}"
-            if slug in stages:
-                faults.append(f"two stages are called {slug}")
-            try:
-                given = resolved(options, settings, f"stage {name}")
-                stages[slug] = make_stage(name, record.kind, handler, **given)
-            except DeclarationError as error:
-                faults += [f"{error.what}: {fault}" for fault in error.faults]
-        faults += add_deadlines(self._deadlines, stages, self.name, settings)
-        stages = {
-            slug: replace(stage, resets=_resets(stage, stages.values()))
-            for slug, stage in stages.items()
-        }
-        cycles = deadline_cycles(stages)
-        for slug, own, options in self._cycles:
-            try:
-                given = resolved(options, settings, slug)
-                cycles[slug] = make_cycle(f"{self.name}.{slug}", given, stages=stages, **own)
-            except DeclarationError as error:
-                faults += [f"cycle {slug}: {fault}" for fault in error.faults]
-        tables = Counter(record.kind.table.lower() for record in dict.fromkeys(self.records))
-        faults += [
-            f"two records have the table {table}" for table, count in tables.items() if count > 1
-        ]
-        parts: list[Stage] = []
-        for slug, where in self._parts:
-            if slug not in stages:
-                faults.append(f"parts: there is no stage {slug}")
-                continue
-            try:
-                narrow = stages[slug].where + conditions(stages[slug].kind, where)
-                parts.append(replace(stages[slug], where=narrow))
-            except BadQuery as error:
-                faults.append(f"parts of {slug}: {error}")
-        if faults:
-            raise DeclarationError(f"pipeline {self.name}", faults)
-        budgets = {
-            b.name: b
-            for b in (
-                resolve(b, settings, f"pipeline {self.name}", "a budget") for b in self.budgets
-            )
-            if b is not None  # without a limit in the settings there is none
-        }
-        budgets |= {s.budget.name: s.budget for s in stages.values() if s.budget is not None}
-        return Plan(
-            name=self.name,
-            kinds=tuple(dict.fromkeys(record.kind for record in self.records)),
-            stages=tuple(stages.values()),
-            cycles=tuple(cycles.values()),
-            budgets=tuple(budgets.values()),
-            settings=settings,
-            app=self,
-            parts=tuple(parts),
-            queries=tuple(self._queries),
-            actions=tuple(self.actions),
-            decisions=tuple(each.bound(settings, self.name) for each in self._decisions),
-        )
+        return self._declared.bind(self, settings)
 
 
 def _slug(function: Callable[..., Any], name: str | None) -> str:
@@ -478,12 +409,3 @@ def _kind(record: Any, what: str) -> Kind:
     name = record.__name__ if isinstance(record, type) else repr(record)
     example = "write: class Order(Record, table='orders')"
     raise DeclarationError(what, [f"{name:.80} is not a record with a table; {example}"])
-
-
-def _resets(stage: Stage, stages: Any) -> frozenset[str]:
-    return frozenset(
-        state
-        for other in stages
-        if other.kind == stage.kind and other.name != stage.name and other.deadline is None
-        for state in other.take
-    )
