@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pipelines.documents.conftest import NewService, until
+from pipelines.documents.conftest import DocumentsService, NewService, until
 
 from esclusa.pipelines.documents.folder_signals import from_command
 from esclusa.pipelines.documents.progress import Progress
@@ -29,6 +31,47 @@ POINTS = [
 """Kill points in order; each worker dies at its point and the next one continues."""
 
 
+class Workers:
+    """One worker at a time, of a process that forks them."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._points, self._answers = process.stdin, process.stdout
+
+    async def start(self, kill_at: str) -> int:
+        """Start a worker that dies at this point; return its process id."""
+        self._points.write(f"{kill_at}\n".encode())
+        return int(await self._answers.readline())
+
+    async def end(self) -> int:
+        """Wait until the worker has ended; return its exit code."""
+        return int(await self._answers.readline())
+
+
+@asynccontextmanager
+async def started_workers(service: DocumentsService, logs: Path) -> AsyncIterator[Workers]:
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))
+    } | service.environ
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
+    with logs.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(Path(__file__).with_name("worker.py")),
+            env=env | {"PYTHONPATH": path, "ESCLUSA_LEASE_SECONDS": "1.5"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield Workers(process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
 async def test_folder_survives_a_kill_at_every_point(
     new_service: NewService, tmp_path: Path
 ) -> None:
@@ -38,42 +81,29 @@ async def test_folder_survives_a_kill_at_every_point(
     await service.records.insert([from_command("gs://bkt/a")])
     logs = tmp_path / "workers.log"
 
-    def start(kill_at: str) -> subprocess.Popen[bytes]:
-        env = {
-            k: v for k, v in os.environ.items() if not k.startswith(("ESCLUSA_", "DOCUMENT"))
-        } | service.environ
-        path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
-        env |= {"KILL_AT": kill_at, "PYTHONPATH": path, "ESCLUSA_LEASE_SECONDS": "1.5"}
-        with logs.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("worker.py"))],
-                env=env,
-                stdout=log,
-                stderr=log,
-            )
-
     died = 0
-    for point in POINTS:
-        process = start(point)
-        try:
-            code = await asyncio.wait_for(asyncio.to_thread(process.wait), 20)
-            assert code == -signal.SIGKILL, logs.read_text()[-3000:]
-            died += 1
-        except TimeoutError:  # unreachable: the folder has ended
-            process.terminate()
-            await asyncio.to_thread(process.wait)
-            break
-    last = start("")
-    try:
+    async with started_workers(service, logs) as workers:
+        for point in POINTS:
+            worker = await workers.start(point)
+            try:
+                code = await asyncio.wait_for(workers.end(), 20)
+                assert code == -signal.SIGKILL, logs.read_text()[-3000:]
+                died += 1
+            except TimeoutError:  # unreachable: the folder has ended
+                os.kill(worker, signal.SIGTERM)
+                await workers.end()
+                break
+        worker = await workers.start("")
 
         async def closed() -> bool:
             found = (await service.records.find(Folio)).items
             return bool(found) and found[0].status in ("DONE", "DONE_WITH_ERRORS", "ERROR")
 
-        await until(closed, 40)
-    finally:
-        last.terminate()
-        assert await asyncio.to_thread(last.wait) == 0, logs.read_text()[-3000:]
+        try:
+            await until(closed, 40)
+        finally:
+            os.kill(worker, signal.SIGTERM)
+            assert await workers.end() == 0, logs.read_text()[-3000:]
     assert died >= 6
     folio = await service.folio()
     assert (folio.status, folio.total_docs, folio.processed_docs) == ("DONE_WITH_ERRORS", 13, 13)

@@ -1,12 +1,20 @@
-"""A worker process for the kill tests; KILL_AT in its environment names where it dies."""
+"""Worker processes for the kill tests, each forked with all modules imported.
+
+Every line that it reads starts a worker, which dies at the point that the line names, if any. It
+writes the id of the worker, and the exit code when the worker has ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
-from faults.worker import POINT, reached
+from faults import worker as faults
+from faults.worker import reached
 
 from esclusa.app import store_for
 from esclusa.artifacts.local import LocalArtifacts
@@ -53,7 +61,7 @@ class Store:
             ours = bool(tables(name, records) & OURS)
             if ours and name != "claim":
                 reached(f"before {name}")
-            if ours and f"inside {name}" == POINT:
+            if ours and f"inside {name}" == faults.POINT:
                 task = asyncio.create_task(found(records))
                 await asyncio.sleep(0.0015)
                 reached(f"inside {name}")
@@ -66,9 +74,7 @@ class Store:
         return call
 
 
-async def main() -> None:
-    marked("classify", "classified")
-    marked("extract", "extracted")
+async def work() -> None:
     settings = load()
     log.configure("json", "info")
     store: Any = Store(store_for(settings))
@@ -89,5 +95,32 @@ async def main() -> None:
     await store.close()
 
 
+def fork(point: str) -> int:
+    """Start a worker; return its process id."""
+    if child := os.fork():
+        return child
+    code = 1
+    try:
+        os.dup2(2, 1)
+        faults.POINT, _, faults.COUNT = point.partition(":")
+        asyncio.run(work())
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    marked("classify", "classified")
+    marked("extract", "extracted")
+    store_for(load())  # it imports the modules of the store, and opens nothing
+    for line in sys.stdin:
+        worker = fork(line.strip())
+        print(worker, flush=True)
+        _, status = os.waitpid(worker, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
