@@ -71,7 +71,8 @@ async def test_ten_tasks_of_an_operator(own_world: World, new_page: NewPage) -> 
 
         # Export a list
         await menu("Records")
-        await main.get_by_role("link", name="posts").first.click()
+        await main.locator("tr", has_text="posts").locator(".states a").first.click()
+        assert "status=" in page.url
         async with page.expect_download() as download:
             await page.get_by_role("link", name="CSV").click()
         assert (await download.value).suggested_filename.endswith(".csv")
@@ -83,6 +84,11 @@ async def test_ten_tasks_of_an_operator(own_world: World, new_page: NewPage) -> 
         assert "/console/alerts" not in page.url
 
         # Where does this number come from?
-        await page.goto(f"{own_world.url}/console/records/documentos/apolo-2024:balance")
-        await page.locator(".why .button").first.click()
+        await page.goto(own_world.url)
+        await page.keyboard.press("/")
+        await page.keyboard.type("apolo-2024:balance")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("link", name="Open trace view").click()
         await page.wait_for_url("**/console/documents/**")
+        await page.locator("[data-value]").first.click()
+        assert await page.locator(".values li.on").count() == 1
