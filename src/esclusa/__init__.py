@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from esclusa.model.settlement import Duplicate, FanOut, Inserted, RecordWithChildren
     from esclusa.model.storable import storage_fault
     from esclusa.model.system_records import DeadLetter, Export, publish
+    from esclusa.model.text import Text
     from esclusa.ports.artifacts import Artifacts
     from esclusa.runtime import Runtime
     from esclusa.sync import SyncRuntime
@@ -101,6 +102,7 @@ __all__ = [
     "SettingsError",
     "StoreConflict",
     "SyncRuntime",
+    "Text",
     "Throttled",
     "To",
     "Wait",
@@ -181,6 +183,7 @@ _MODULES = {
     "esclusa.model.settlement": ("Duplicate", "FanOut", "Inserted", "RecordWithChildren"),
     "esclusa.model.storable": ("storage_fault",),
     "esclusa.model.system_records": ("DeadLetter", "Export", "publish"),
+    "esclusa.model.text": ("Text",),
     "esclusa.ports.artifacts": ("Artifacts",),
     "esclusa.runtime": ("Runtime",),
     "esclusa.sync": ("SyncRuntime",),

@@ -16,7 +16,7 @@ import click
 
 from esclusa.cli.zones import local, zone_name
 from esclusa.model import duration
-from esclusa.model.texts import TEXTS, Text, fill
+from esclusa.model.text import Text, fill
 from esclusa.model.value import value
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def sentence(given: str) -> str:
     """A text of Esclusa with its times in the zone of the reader; words of others as they are."""
     if not isinstance(given, Text):
         return given
-    return fill(TEXTS[given.code], {name: _word(each) for name, each in given.values.items()})
+    return fill(given.template, {name: _word(each) for name, each in given.values.items()})
 
 
 def _word(value: Any) -> Any:

@@ -244,7 +244,7 @@ class RunContext:
             effects=to.also,
             who=self.tools.worker,
             run=self.id,
-            reason=to.reason,
+            reason=to.reason and dump(to.reason),
         )
         [verdict] = await self.tools.store.settle([settlement])
         return isinstance(verdict, Settled)

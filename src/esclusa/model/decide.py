@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from random import Random
@@ -303,14 +304,19 @@ def _last_error(type: str, message: str, attempt: int, now: datetime) -> dict[st
 
 
 def _message(message: str) -> dict[str, Any]:
-    """The sentence for other programs that read the error; its code for readers that translate."""
-    if isinstance(message, Text):
-        return {
-            "message": storable_text(message),
-            "code": message.code,
-            "values": dict(message.values),
-        }
-    return {"message": message}
+    """The sentence for other programs that read the error; its parts for those that translate."""
+    if not isinstance(message, Text):
+        return {"message": message}
+    source = {"code": message.code} if message.code else {"sentence": message.template}
+    values = {name: _part(each) for name, each in message.values.items()}
+    return {"message": storable_text(message), **source, "values": values}
+
+
+def _part(value: Any) -> Any:
+    """A value of a text as JSON."""
+    if isinstance(value, Text):
+        return json.loads(value.dump())
+    return value if isinstance(value, int | float | None) else storable_text(str(value))
 
 
 def _stored(reason: str) -> str:
@@ -319,9 +325,7 @@ def _stored(reason: str) -> str:
 
 def _describe(error: str | BaseException, type: str | None = None) -> tuple[str, str]:
     if isinstance(error, BaseException):
-        own = error.args[0] if len(error.args) == 1 else None
-        message = own if isinstance(own, Text) else error_message(error)
-        return storable_text(str(type)) if type else error_type(error), message
+        return storable_text(str(type)) if type else error_type(error), error_message(error)
     type = storable_text(str(type or "error"))
     return type, error if isinstance(error, Text) else storable_text(str(error)[:2000])
 

@@ -11,6 +11,7 @@ from esclusa.model.query import Cond, conditions, with_earlier_states
 from esclusa.model.record import Record
 from esclusa.model.storable import storable_text
 from esclusa.model.strict_fields import undeclared
+from esclusa.model.texts import dump
 from esclusa.model.value import set_fields, value
 
 
@@ -82,7 +83,7 @@ class Move:
             to=to,
             frm=found.lifecycle.with_earlier(froms),
             unless=unless,
-            reason=reason if reason is None else storable_text(reason),
+            reason=reason if reason is None else storable_text(dump(reason)),
             changes=changes,
             fields=found.check_fields(fields),
         )

@@ -11,6 +11,12 @@ from esclusa.model.texts import Text, text
 class EsclusaError(Exception):
     """The base class of all errors that Esclusa raises on purpose."""
 
+    @property
+    def message(self) -> str:
+        """The message as it was given: a ``Text`` stays one."""
+        own = self.args[0] if len(self.args) == 1 else None
+        return own if isinstance(own, Text) else str(self)
+
 
 class FaultsError(EsclusaError):
     """Several faults, reported together."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from esclusa.model import duration
 from esclusa.model.errors import DeclarationError, Failure
 from esclusa.model.storable import storable_text
+from esclusa.model.text import Text
 from esclusa.model.value import value
 
 
@@ -89,6 +90,8 @@ def error_type(error: BaseException) -> str:
 
 def error_message(error: BaseException) -> str:
     """The message of an error for records, history and logs; for a group also its members'."""
+    if len(error.args) == 1 and isinstance(error.args[0], Text):
+        return error.args[0]
     message = str(error) or type(error).__name__
     if isinstance(error, BaseExceptionGroup):
         message += ": " + "; ".join(

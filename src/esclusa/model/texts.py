@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
+
+from esclusa.model.text import Text
+
+__all__ = ["TEXTS", "Text", "dump", "error_text", "load", "text"]
 
 # The English sentence of each code, with its values in braces.
 TEXTS: Final[Mapping[str, str]] = {
@@ -391,67 +394,44 @@ TEXTS: Final[Mapping[str, str]] = {
 }
 
 
-class Text(str):
-    """An English sentence that keeps its code of ``TEXTS`` and its values.
-
-    Readers that know no other language use it as a string; the console translates ``code``.
-    """
-
-    __slots__ = ("code", "values")
-    code: str
-    values: Mapping[str, Any]
-
-    def dump(self) -> str:
-        """The form in which it is stored: a JSON object with ``code`` and the values.
-
-        A value that is a text itself is stored in the same form.
-        """
-        return json.dumps(_packed(self), default=str, ensure_ascii=False)
-
-
 def text(code: str, **values: Any) -> Text:
     """The text of this code. Raises KeyError for a code that ``TEXTS`` lacks or a missing value."""
-    made = Text(fill(TEXTS[code], values))
-    made.code, made.values = code, values
-    return made
+    return Text.of(code, TEXTS[code], values)
 
 
 def dump(sentence: str) -> str:
-    """The form in which a sentence is stored: its code and values, or the words of a person."""
+    """The form in which a sentence is stored: a text with its values, or the words of a person."""
     return sentence.dump() if isinstance(sentence, Text) else sentence
 
 
 def load(stored: str) -> str:
-    """A stored sentence: a ``Text`` if Esclusa wrote it, otherwise the words of a person."""
+    """A stored sentence: a ``Text`` if it was stored as one, otherwise the words of a person."""
     try:
-        return _unpacked(json.loads(stored)) if stored.startswith('{"code"') else stored
-    except (ValueError, KeyError, TypeError):
+        return _unpacked(json.loads(stored)) if stored.startswith(_STORED) else stored
+    except (ValueError, KeyError, TypeError, AttributeError):
         return stored
 
 
 def error_text(error: Mapping[str, Any]) -> str:
-    """The message of a stored error: a ``Text`` if Esclusa wrote it."""
+    """The message of a stored error: a ``Text`` if it was stored as one."""
     try:
-        return text(error["code"], **error["values"])
+        if "sentence" in error:
+            return Text(error["sentence"], **_values(error["values"]))
+        return text(error["code"], **_values(error["values"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return str(error.get("message", ""))
 
 
-def _packed(sentence: Text) -> dict[str, Any]:
-    values = {n: _packed(v) if isinstance(v, Text) else v for n, v in sentence.values.items()}
-    return {"code": sentence.code, **values}
+# How a stored text begins: one of Esclusa itself, or one of a pipeline.
+_STORED = ('{"code"', '{"sentence"')
 
 
 def _unpacked(stored: dict[str, Any]) -> Text:
-    values = {n: _unpacked(v) if isinstance(v, dict) else v for n, v in stored.items()}
+    if "sentence" in stored:
+        return Text(stored["sentence"], **_values(stored["values"]))
+    values = _values(stored)
     return text(values.pop("code"), **values)
 
 
-def fill(template: str, values: Mapping[str, Any]) -> str:
-    """The template with its values; times are written to the second."""
-    return template.format(
-        **{
-            name: each.isoformat(" ", "seconds") if isinstance(each, datetime) else each
-            for name, each in values.items()
-        }
-    )
+def _values(stored: dict[str, Any]) -> dict[str, Any]:
+    return {n: _unpacked(v) if isinstance(v, dict) else v for n, v in stored.items()}

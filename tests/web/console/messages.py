@@ -26,6 +26,8 @@ def messages() -> Messages:
     found: Messages = dict.fromkeys((*DATA, *TEXTS.values(), problems._INTERNAL))
     found |= _titles()
     found |= messages_of(render.FOLDER)
+    for file in (SOURCE / "pipelines").rglob("*.py"):
+        found |= _of_pipeline(ast.parse(file.read_text()))
     return found
 
 
@@ -58,6 +60,18 @@ def _of_template(source: str) -> Messages:
         if texts:
             found[texts[0]] = texts[1] if name == "ngettext" else None
     return found
+
+
+def _of_pipeline(tree: ast.AST) -> Messages:
+    """The sentences of ``Text("…")``."""
+    return {
+        node.args[0].value: None
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Text"
+        and isinstance(node.args[0], ast.Constant)
+    }
 
 
 def _of_code(tree: ast.AST) -> Messages:

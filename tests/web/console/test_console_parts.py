@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from web.console.messages import SOURCE, Messages, messages, messages_of
 
+from esclusa.model.decide import fault_error
+from esclusa.model.errors import Failure
 from esclusa.model.lifecycle import Lifecycle
-from esclusa.model.texts import TEXTS, text
+from esclusa.model.texts import TEXTS, Text, text
 from esclusa.web.auth.tokens import Token, token_digest
 from esclusa.web.console import catalog, graph, page_data, render, translate
 from esclusa.web.console.context import FLASH_LENGTH, pack_flash, unpack_flash
@@ -69,6 +71,17 @@ def test_a_code_with_values_becomes_a_sentence_in_the_language_of_the_page(spani
     assert translate.sentence(nested) == (
         "devuelto: el presupuesto x está agotado hasta 2026-11-17 12:00:00 UTC"
     )
+
+
+def test_a_sentence_of_a_pipeline_is_in_the_language_of_the_page(spanish: None) -> None:
+    refused = Failure(Text("the provider refused the search: {why}", why="403 no"))
+    stopped = Text("{why} (post {post}); the run stops here", why=refused, post="p1")
+    assert translate.stored(stopped.dump()) == (
+        "el proveedor rechazó la búsqueda: 403 no (publicación p1); la ejecución se detiene aquí"
+    )
+    shown = page_data.error(fault_error(Failure(stopped), 1, NOON))
+    assert shown is not None
+    assert shown["message"] == translate.stored(stopped.dump())
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-from esclusa import EsclusaError, Failure, Permanent
+from esclusa import EsclusaError, Failure, Permanent, Text
 
 FLAG = "is_ready"
 _CLOUD_URI = re.compile(r"gs://([^/]+)/(.*)", re.IGNORECASE | re.DOTALL)
@@ -138,7 +138,8 @@ class LocalBucket:
 
     def _list(self, prefix: str) -> Sequence[Blob]:
         if not self._root.is_dir():
-            raise Permanent(f"there is no bucket at {self._root}", type="bucket_not_found")
+            why = Text("there is no bucket at {folder}", folder=self._root)
+            raise Permanent(why, type="bucket_not_found")
         top = self._inside(prefix) if prefix else self._root
         walked = () if top is None else os.walk(top, onerror=self._check_missing)
         blobs = [self._blob(Path(folder, name)) for folder, _, files in walked for name in files]
@@ -171,7 +172,7 @@ class LocalBucket:
         try:
             if path is None:
                 raise Permanent(
-                    f"{self._base}{name} is a link to a place outside the bucket",
+                    Text("{uri} is a link to a place outside the bucket", uri=self._base + name),
                     type="object_gone",
                 )
             with path.open("rb") as file:
@@ -179,11 +180,16 @@ class LocalBucket:
                 if generation_of(os.fstat(file.fileno())) == generation:
                     return content
         except FileNotFoundError:
-            raise Permanent(f"{self._base}{name} no longer exists", type="object_gone") from None
+            why = Text("{uri} no longer exists", uri=self._base + name)
+            raise Permanent(why, type="object_gone") from None
         except OSError as error:
             raise Failure(f"{self._base}{name}: {error.strerror}", type="storage_error") from None
         raise Permanent(
-            f"{self._base}{name} was replaced: generation {generation} no longer exists",
+            Text(
+                "{uri} was replaced: generation {generation} no longer exists",
+                uri=self._base + name,
+                generation=generation,
+            ),
             type="object_gone",
         )
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, TypeVar
 
-from esclusa import Failure, Permanent
+from esclusa import Failure, Permanent, Text
 from esclusa.pipelines.documents.buckets import Blob
 
 T = TypeVar("T")
@@ -31,8 +31,11 @@ class CloudBucket:
             from google.cloud import storage  # noqa: PLC0415
         except ImportError:
             raise Permanent(
-                f"gs://{self._name} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage "
-                "needs esclusa[google]",
+                Text(
+                    "{uri} is not in DOCUMENTS_LOCAL_BUCKETS, and Cloud Storage needs"
+                    " esclusa[google]",
+                    uri=f"gs://{self._name}",
+                ),
                 type="configuration",
             ) from None
         if os.environ.get("STORAGE_EMULATOR_HOST"):
@@ -76,7 +79,11 @@ class CloudBucket:
         from google.api_core import exceptions  # noqa: PLC0415
 
         missing = Permanent(
-            f"gs://{self._name}/{name}: generation {generation} no longer exists",
+            Text(
+                "{uri}: generation {generation} no longer exists",
+                uri=f"gs://{self._name}/{name}",
+                generation=generation,
+            ),
             type="object_gone",
         )
         blob = self._client.bucket(self._name).get_blob(name, retry=None, timeout=TIMEOUT)
@@ -112,7 +119,8 @@ class CloudBucket:
             ) from None
         except exceptions.PreconditionFailed:
             raise Permanent(
-                f"gs://{self._name}: the object was replaced", type="object_gone"
+                Text("{uri}: the object was replaced", uri=f"gs://{self._name}"),
+                type="object_gone",
             ) from None
         except (exceptions.Forbidden, exceptions.Unauthorized, exceptions.BadRequest) as error:
             raise Permanent(f"gs://{self._name}: {error.message}", type="storage_refused") from None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from esclusa import Failure, Permanent
+from esclusa import Failure, Permanent, Text
 from esclusa.pipelines.documents.answers.answer_store import Answer, AnswerStore, gather_all
 from esclusa.pipelines.documents.answers.entity_tree import AnswerPart, confidence_of
 from esclusa.pipelines.documents.answers.mapping import map_answers
@@ -57,7 +57,7 @@ class DocumentAiProcessor:
     ) -> None:
         given_name = name or settings.documentai_classifier
         if not given_name:
-            raise Permanent("DOCUMENTAI_CLASSIFIER is not set", type="configuration")
+            raise Permanent(Text("DOCUMENTAI_CLASSIFIER is not set"), type="configuration")
         self._settings = settings
         self._readers = readers
         self._client = client
@@ -78,7 +78,8 @@ class DocumentAiProcessor:
             for e in answer["document"].get("entities") or ()
         ]
         if not classes:
-            raise Permanent(f"the classifier {self.name} named no class", type="no_class")
+            why = Text("the classifier {name} named no class", name=self.name)
+            raise Permanent(why, type="no_class")
         best = max(classes, key=lambda one: one["confidence"])
         return Classified(
             best["class"],
@@ -182,14 +183,16 @@ class DocumentAiProcessor:
         if store.operation is None:
             name = await self._client.start_batch(self.name, source.uri, target)
             await store.save_operation(name)
-            raise Unfinished(OPERATION_SECONDS, f"batch operation {name} was started")
+            why = Text("batch operation {name} was started", name=name)
+            raise Unfinished(OPERATION_SECONDS, why)
         try:
             places = await self._client.batch_output(store.operation)
         except Permanent:
             await store.save_operation(None)
             raise
         if places is None:
-            raise Unfinished(OPERATION_SECONDS, f"batch operation {store.operation} is running")
+            why = Text("batch operation {name} is running", name=store.operation)
+            raise Unfinished(OPERATION_SECONDS, why)
         by_number = {page.number: page for page in shown}
         return await self._store_batch(store, places, by_number)
 
@@ -207,7 +210,7 @@ class DocumentAiProcessor:
             await store.keep(names[-1], answer, processor=self.name, part=part)
             answers.append(answer)
         if not answers:
-            raise Permanent("the batch operation wrote no document", type="bad_answer")
+            raise Permanent(Text("the batch operation wrote no document"), type="bad_answer")
         index = {"answers": names, "operation": store.operation}
         await store.keep(store.path(self.name, "batch"), index, processor=self.name, part="batch")
         return answers
@@ -217,7 +220,8 @@ class DocumentAiProcessor:
         for path in done["answers"]:
             answer = await store.load(path)
             if answer is None:
-                raise Permanent(f"the raw answer {path} is missing", type="bad_answer")
+                why = Text("the raw answer {path} is missing", path=path)
+                raise Permanent(why, type="bad_answer")
             store.named.append({"path": path, "processor": self.name, "part": "shard"})
             answers.append(answer)
         return answers
@@ -252,6 +256,6 @@ def _store_of(source: Source) -> AnswerStore:
 
 def _full_name(settings: DocumentsSettings, id: str) -> str:
     if not settings.documentai_project:
-        raise Permanent("DOCUMENTAI_PROJECT is not set", type="configuration")
+        raise Permanent(Text("DOCUMENTAI_PROJECT is not set"), type="configuration")
     location = f"projects/{settings.documentai_project}/locations/{settings.documentai_location}"
     return f"{location}/processors/{id}"

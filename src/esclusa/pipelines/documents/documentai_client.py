@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from esclusa import Failure, Permanent, Throttled
+from esclusa import Failure, Permanent, Text, Throttled
 from esclusa.pipelines.documents.buckets import Buckets
 from esclusa.pipelines.documents.settings import DocumentsSettings
 
@@ -111,7 +111,7 @@ class DocumentAiClient:
         if error.get("code"):
             raise _status_failure(int(error["code"]), str(error.get("message") or ""))
         if not (document.get("text") or document.get("pages") or document.get("entities")):
-            raise Failure("Document AI: its answer has no document", type="bad_answer")
+            raise Failure(Text("Document AI: its answer has no document"), type="bad_answer")
         return document
 
     async def version(self, processor: str, document: dict[str, Any]) -> str:
@@ -223,7 +223,8 @@ class DocumentAiClient:
         except (json_format.Error, ValueError, KeyError) as error:
             # Not a message of the API: a gateway's page, or half a body.
             raise Failure(
-                f"Document AI: its answer cannot be read: {type(error).__name__}", type="bad_answer"
+                Text("Document AI: its answer cannot be read: {why}", why=type(error).__name__),
+                type="bad_answer",
             ) from None
 
     def _connect(self) -> Any:

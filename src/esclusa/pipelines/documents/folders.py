@@ -6,7 +6,7 @@ import secrets
 from datetime import timedelta
 from typing import Any
 
-from esclusa import Add, Attempt, Create, Move, Outcome, Retry, To, Wait, Wake, one_of
+from esclusa import Add, Attempt, Create, Move, Outcome, Retry, Text, To, Wait, Wake, one_of
 from esclusa.pipelines.documents.folder_signals import new_folio
 from esclusa.pipelines.documents.listing import list_folder
 from esclusa.pipelines.documents.progress_log import error_type, log_folder
@@ -41,10 +41,12 @@ async def on_event(signal: FolderSignal, at: Attempt) -> Outcome:
             again: list[Add | Wake] = [Add(Folio, id, wanted=1), Wake(Folio, id)]
             return To("handled", answer="continued", also=[*again, *enclosing])
         case "ERROR" if signal.reprocess or at.settings.on_error == "retry":
-            reason = "reprocess" if signal.reprocess else "a new event after an error"
+            reason = Text("a new event after an error")
+            if signal.reprocess:
+                reason = Text("reprocess")
             frm: tuple[str, ...] = ("ERROR",)
         case "DONE" | "DONE_WITH_ERRORS" if signal.reprocess:
-            reason, frm = "reprocess", ("DONE", "DONE_WITH_ERRORS")
+            reason, frm = Text("reprocess"), ("DONE", "DONE_WITH_ERRORS")
         case state:
             at.log(
                 f"ignored: folder {id} is {state}",
@@ -52,12 +54,12 @@ async def on_event(signal: FolderSignal, at: Attempt) -> Outcome:
                 bucket=signal.bucket,
                 folder_prefix=signal.folder_prefix,
                 eventarc_event_id=signal.eventarc_event_id,
-                reason=f"the folder is {state}",
+                reason=Text("the folder is {state}", state=state),
             )
             return To("handled", answer=f"ignored: {state}")
     log_folder(at, folio.but(**reopened), "INIT", f"folder {id}: {reason}")
     move = Move(Folio, id, "PROCESSING", frm=frm, reason=reason, **reopened)
-    return To("handled", answer=reason, also=[move, *enclosing])
+    return To("handled", answer=str(reason), also=[move, *enclosing])
 
 
 async def _relist_enclosing(signal: FolderSignal, at: Attempt) -> list[Add | Wake]:
@@ -132,8 +134,10 @@ async def _check_documents(folio: Folio, at: Attempt) -> Outcome:
     )
     if failed == 0:
         log_folder(at, folio, "DONE", f"folder {name}: done, {done} documents", **ended)
-        return To("DONE", reason=f"{done} documents done", **counts)
-    outcome = f"{failed} of {done + failed} documents ended in error"
+        return To("DONE", reason=Text("{count} documents done", count=done), **counts)
+    outcome = Text(
+        "{failed} of {total} documents ended in error", failed=failed, total=done + failed
+    )
     if failed >= at.settings.error_threshold * (done + failed):
         log_folder(
             at,
@@ -163,7 +167,7 @@ def _log_progress(folio: Folio, at: Attempt) -> None:
 
 
 def _still_processing(seconds: float, **fields: Any) -> Wait:
-    return Wait(seconds, "its documents are being processed", attempts=0, **fields)
+    return Wait(seconds, Text("its documents are being processed"), attempts=0, **fields)
 
 
 def _left_until(folio: Folio, at: Attempt) -> Wait | None:
@@ -175,4 +179,5 @@ def _left_until(folio: Folio, at: Attempt) -> Wait | None:
     until = folio.started_at + timedelta(seconds=at.settings.take_over_grace_seconds)
     if until <= at.now:
         return None
-    return Wait(until, "another service began it and may still work on it", left_until=until)
+    why = Text("another service began it and may still work on it")
+    return Wait(until, why, left_until=until)

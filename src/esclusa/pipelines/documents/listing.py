@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from esclusa import Add, Attempt, Failure, Move, Outcome, To
+from esclusa import Add, Attempt, Failure, Move, Outcome, Text, To
 from esclusa.pipelines.documents import origin
 from esclusa.pipelines.documents.buckets import Blob, DocumentBucket, is_text, object_name
 from esclusa.pipelines.documents.progress_log import log_folder, log_other_event
@@ -105,14 +105,14 @@ async def list_folder(folio: Folio, at: Attempt) -> Outcome:
             "PROCESSING",
             also=plan.effects[:MAX_EFFECTS],
             attempts=0,
-            reason="a long listing continues",
+            reason=Text("a long listing continues"),
         )
     return To(
         "PROCESSING",
         listed=folio.wanted,
         also=plan.effects,
         attempts=0,
-        reason=f"listed: {plan.total} documents",
+        reason=Text("listed: {count} documents", count=plan.total),
     )
 
 
@@ -205,7 +205,13 @@ def _plan_known(plan: _ListingPlan, folio: Folio, doc: KnownDocument, blob: Blob
     if status == "SUPERSEDED":
         status = "DONE" if doc.has_results else "NOT_STARTED"
         plan.effects.append(
-            Move(Documento, doc.id, status, frm="SUPERSEDED", reason="its object is there again")
+            Move(
+                Documento,
+                doc.id,
+                status,
+                frm="SUPERSEDED",
+                reason=Text("its object is there again"),
+            )
         )
     elif status == "ERROR" and doc.listing < folio.wanted:
         plan.effects.append(
@@ -229,7 +235,7 @@ def _plan_missing(plan: _ListingPlan, folio: Folio, doc: KnownDocument) -> None:
         if not doc.outside:
             plan.effects.append(Add(Documento, doc.id, outside=1))
     elif doc.status in (*UNFINISHED, "DONE", "ERROR"):
-        reason = "the folder holds another generation of this object, or none"
+        reason = Text("the folder holds another generation of this object, or none")
         plan.effects.append(Move(Documento, doc.id, "SUPERSEDED", frm=doc.status, reason=reason))
 
 
@@ -242,9 +248,9 @@ def is_inside(bucket: str, folder_prefix: str, uri: str) -> bool:
     return not folder_prefix or name.startswith(f"{folder_prefix}/")
 
 
-def _reason(folio: Folio) -> str:
+def _reason(folio: Folio) -> Text:
     again = folio.wanted in (folio.redo_from, folio.unread_from)
-    return "reprocess" if again else "re-entry"
+    return Text("reprocess") if again else Text("re-entry")
 
 
 def _new_document(

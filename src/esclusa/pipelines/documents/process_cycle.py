@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from esclusa import RunContext, one_of
+from esclusa import RunContext, Text, one_of
 from esclusa.pipelines.documents.records import (
     FOLDER_ENDED,
     HELD,
@@ -99,8 +99,9 @@ async def _report(run: RunContext, folio_id: str) -> None:
         count, _ = await run.records.count(Documento, where)
         if count or state not in HELD:
             run.counters[state] = count
-    run.message = f"folder {folio_id}: {folio.status}"
+    run.message = Text("folder {folder}: {state}", folder=folio_id, state=folio.status)
     if run.counters["ERROR"]:
         run.end("partial")
     if folio.status == "ERROR" and run.counters["ERROR"] == 0:
-        run.end("error", f"folder {folio_id}: {folio.error_message}")
+        why = Text("folder {folder}: {why}", folder=folio_id, why=folio.error_message)
+        run.end("error", why)

@@ -16,6 +16,7 @@ from esclusa import (
     Outcome,
     Permanent,
     Retry,
+    Text,
     Throttled,
     To,
     Wait,
@@ -61,7 +62,7 @@ async def read(doc: Documento, at: Attempt) -> Outcome:
             await _check_not_finished(doc, at)
     except _FinishedMeanwhile as finished:
         await at.records.purge(Extraccion, {"documento_id": doc.id, "revision": doc.fence})
-        return To("DONE", reason=str(finished), also=await _wake_folder(doc, at))
+        return To("DONE", reason=finished.message, also=await _wake_folder(doc, at))
     return outcome
 
 
@@ -75,7 +76,7 @@ async def _check_not_finished(doc: Documento, at: Attempt) -> None:
         return
     current = await at.records.get(Documento, doc.id)
     if current is not None and Documento.lifecycle.current(current.status) == "DONE":
-        raise _FinishedMeanwhile("another service finished it meanwhile")
+        raise _FinishedMeanwhile(Text("another service finished it meanwhile"))
 
 
 async def _attempt(doc: Documento, at: Attempt) -> Outcome:
@@ -88,14 +89,14 @@ async def _attempt(doc: Documento, at: Attempt) -> Outcome:
                 eventarc_event_id=folio.eventarc_event_id,
             )
     if not is_inside(doc.bucket, doc.folder_prefix, doc.gcs_uri):
-        return To("SUPERSEDED", outside=1, reason="its object does not belong to this folder")
+        return To("SUPERSEDED", outside=1, reason=Text("its object does not belong to this folder"))
     log_other_event(at, doc, "processing_start")
     at.context.busy += 1
     try:
         async with asyncio.timeout(at.settings.timeout_seconds):
             return await _read(doc, at)
     except Unfinished as error:
-        return Wait(error.after, str(error))
+        return Wait(error.after, error.message)
     except Throttled as error:
         at.log(
             f"{doc.gcs_uri} waits: {error}",
@@ -103,7 +104,7 @@ async def _attempt(doc: Documento, at: Attempt) -> Outcome:
             folio_id=doc.folio_id,
             gcs_uri=doc.gcs_uri,
         )
-        return Wait(error.after, str(error), stage=True)
+        return Wait(error.after, error.message, stage=True)
     except (BudgetEmpty, _FinishedMeanwhile):
         raise  # the document waits until there are pages again, or is left as it is
     except Exception as error:  # noqa: BLE001 - an error is logged and settled with its type
@@ -198,12 +199,15 @@ async def _settle(
 async def _load(doc: Documento, at: Attempt) -> Source:
     if doc.size > at.settings.max_document_mb * 1_000_000:
         raise Permanent(
-            f"{doc.size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", type="too_large"
+            Text("{size:,} bytes are more than DOCUMENTS_MAX_DOCUMENT_MB allows", size=doc.size),
+            type="too_large",
         )
     content = await at.context.content(doc)
     if SIGNATURE not in content[:HEAD_BYTES]:
         begins = repr(content[:40])[2:-1] or "nothing"
-        raise Permanent(f"it is not a PDF: it begins with {begins}", type="bad_pdf")
+        raise Permanent(
+            Text("it is not a PDF: it begins with {begin}", begin=begins), type="bad_pdf"
+        )
     answers = AnswerStore(at, doc, at.context.calls)
     return Source(doc.gcs_uri, doc.generation, content, answers)
 
@@ -228,7 +232,10 @@ async def _extract(doc: Documento, at: Attempt, source: Source) -> Extracted:
         return Extracted([], {"line_items": 0, "processor": None})
     if name is None:
         raise Permanent(
-            f"no extractor for the class {doc.doc_type}; set one in DOCUMENTS_EXTRACTORS",
+            Text(
+                "no extractor for the class {name}; set one in DOCUMENTS_EXTRACTORS",
+                name=doc.doc_type,
+            ),
             type="no_extractor",
         )
     extracted: Extracted = await at.context.extractor(name).extract(source, doc.doc_type)
@@ -266,7 +273,8 @@ async def _remapped(doc: Documento, at: Attempt) -> Extracted:
             continue
         answer = await store.load(named["path"])
         if answer is None:
-            raise Permanent(f"the raw answer {named['path']} is missing", type="answer_missing")
+            why = Text("the raw answer {path} is missing", path=named["path"])
+            raise Permanent(why, type="answer_missing")
         answers.append(answer)
     return mapped(at.settings, answers, str(summary.get("processor")))
 
@@ -390,7 +398,7 @@ async def _wake_folder(doc: Documento, at: Attempt) -> list[Wake | Move]:
                 doc.folio_id,
                 "PROCESSING",
                 frm=("DONE", "DONE_WITH_ERRORS", "ERROR"),
-                reason="a document was retried",
+                reason=Text("a document was retried"),
             )
         ]
     if at.context.busy >= at.settings.max_concurrent_docs > 1:

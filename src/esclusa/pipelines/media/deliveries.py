@@ -6,7 +6,7 @@ import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from esclusa import Attempt, Duplicate, Outcome, Retry, RunContext, To, below
+from esclusa import Attempt, Duplicate, Outcome, Retry, RunContext, Text, To, below
 from esclusa.pipelines.media import webhook
 from esclusa.pipelines.media.publications import Publications
 from esclusa.pipelines.media.records import WebhookDelivery
@@ -41,7 +41,7 @@ async def receive(runtime: Runtime, body: str) -> WebhookDelivery:
         to="received",
         attempts=0,
         who=WHO,
-        reason="it was delivered again",
+        reason=Text("it was delivered again"),
     )
     await runtime.handle(STAGE, answer.id)
     found = await runtime.records.get(WebhookDelivery, answer.id) or delivery
@@ -63,8 +63,13 @@ async def map_delivery(delivery: WebhookDelivery, at: Attempt) -> Outcome:
         await _end_alert(at.run)
         return To("mapped", refused=[], **counts)
     first = refused[0]
-    why = f"{len(refused)} media were refused; the first, number {first['row']}: {first['error']}"
-    await at.run.alert(ALERT, f"media of Meta's webhook are not stored: {why}")
+    why = Text(
+        "{count} media were refused; the first, number {number}: {why}",
+        count=len(refused),
+        number=first["row"],
+        why=first["error"],
+    )
+    await at.run.alert(ALERT, Text("media of Meta's webhook are not stored: {why}", why=why))
     return Retry(why, type="refused", permanent=True, refused=refused[:MOST], **counts)
 
 

@@ -14,6 +14,7 @@ from esclusa import (
     Effect,
     Permanent,
     RunContext,
+    Text,
     To,
     at_most,
     null,
@@ -45,10 +46,13 @@ class MediaContext:
 def checked_type(head: bytes) -> MediaType:
     """Return the type of a body by its first bytes; raise unless it is an image or a video."""
     if not head:
-        raise invalid_media("the body is empty")
+        raise invalid_media(Text("the body is empty"))
     if (found := media_type(head)) is None:
         raise invalid_media(
-            f"the body is neither an image nor a video; it begins with {head[:16]!r}"
+            Text(
+                "the body is neither an image nor a video; it begins with {begin}",
+                begin=repr(head[:16]),
+            )
         )
     return found
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
-from esclusa import Throttled
+from esclusa import Text, Throttled
 from esclusa.http import retry_after
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class GraphApi:
             found = await self._get(post_id, "attachments{media,subattachments},full_picture")
             link = _attached(found, int(part) if part is not None and part.isdecimal() else 0)
         if not isinstance(link, str):
-            raise GraphError("the Graph API has no link for it any more")
+            raise GraphError(Text("the Graph API has no link for it any more"))
         return link
 
     async def _get(self, id: str, fields: str) -> dict[str, Any]:
@@ -72,7 +72,8 @@ class GraphApi:
                 return found
             error = found.get("error") if isinstance(found, dict) else None
             error = error if isinstance(error, dict) else {}
-            why = f"the Graph API answered {answer.status}: {error.get('message', '')}"[:300]
+            words = str(error.get("message", ""))[:250]
+            why = Text("the Graph API answered {code}: {words}", code=answer.status, words=words)
             if error.get("code") in _LATER or answer.status in (429, 500, 502, 503, 504):
                 after = retry_after(answer.headers, datetime.now(UTC).timestamp())
                 later = _LATER_SECONDS if after is None else after

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from esclusa import Move, To, one_of
+from esclusa import Move, Text, To, one_of
 from esclusa.pipelines.replies.files import existing_file
 from esclusa.pipelines.replies.records import ACTIVE, Job, Post, finish_post
 
@@ -25,7 +25,7 @@ async def retry_empty(job: Job, at: ActionContext) -> To | str:
         return f"its post has replies already, in {found.path}: it is done"
     reopened = []
     if job.post_doc_id:
-        reason = f"its job {job.id} is retried"
+        reason = Text("its job {job} is retried", job=job.id)
         reopened = [Move(Post, job.post_doc_id, "noreplies", frm="done", reason=reason)]
     return To(
         "pending",
@@ -46,7 +46,7 @@ async def verify_empty(job: Job, at: ActionContext) -> To | str:
         return "its post's number of replies is unknown"
     if post.replies_count > MAX_EXPECTED_EMPTY:
         return f"its post has {post.replies_count} replies"
-    return To("verified", also=[finish_post(job, "an empty result was to be expected")])
+    return To("verified", also=[finish_post(job, Text("an empty result was to be expected"))])
 
 
 async def retry_jobs(job: Job, at: ActionContext) -> To | str:

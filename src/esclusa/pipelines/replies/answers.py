@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
+from esclusa import Text
 from esclusa.imports import read_time
 from esclusa.pipelines.replies.records import Post
 
@@ -99,27 +100,37 @@ def mentions_account(message: str) -> bool:
     return _RATE.search(message) is not None or _KEY.search(message) is not None
 
 
-def job_status(answer: Any) -> tuple[JobStatus, str]:
+def job_status(answer: Any, mask: Callable[[str], str] = str) -> tuple[JobStatus, str]:
     """Return a job's status and a message about it, from the answer to a status request.
+
+    ``mask`` is applied to the provider's own words.
 
     An unknown status word counts as running, because a failure costs a new search.
     """
     if not isinstance(answer, dict):
-        return "failed", f"the provider's answer has no status: {_excerpt(answer)}"
+        return "failed", _no_status(mask(_excerpt(answer)))
     texts = [value for value in answer.values() if isinstance(value, str)]
     dead = next((text for text in texts if _DEAD_JOB.search(text)), None)
     word = answer.get("status")
     if not isinstance(word, str) or not word.strip():
-        return "failed", f"the provider's answer has no status: {dead or _excerpt(answer)}"
+        return "failed", _no_status(mask(dead or _excerpt(answer)))
     match word.strip().lower():
         case "finished":
             return "finished", "finished"
         case "failed":
-            return "failed", f"the provider says: {dead or error_message(answer) or 'failed'}"
+            return "failed", _quoted(mask(dead or error_message(answer) or "failed"))
         case _ if dead is not None:
-            return "failed", f"the provider says: {_excerpt(dead)}"
+            return "failed", _quoted(mask(_excerpt(dead)))
         case _:
-            return "running", f"the provider says: {_excerpt(word)}"
+            return "running", _quoted(mask(_excerpt(word)))
+
+
+def _no_status(answer: str) -> Text:
+    return Text("the provider's answer has no status: {answer}", answer=answer)
+
+
+def _quoted(words: str) -> Text:
+    return Text("the provider says: {words}", words=words)
 
 
 def error_message(answer: Any) -> str | None:
@@ -136,16 +147,21 @@ def error_message(answer: Any) -> str | None:
     return None
 
 
-def result_fault(result: Any) -> str | None:
-    """Return why a result cannot be saved as data; None if it is data, empty or not."""
+def result_fault(result: Any, mask: Callable[[str], str] = str) -> Text | None:
+    """Return why a result cannot be saved as data; None if it is data, empty or not.
+
+    ``mask`` is applied to the provider's own words.
+    """
     if result is None:
-        return "the provider gave no result"
+        return Text("the provider gave no result")
     if isinstance(result, list):
         return None
     if not isinstance(result, dict):
-        return f"the provider's result is not a list of posts: {_excerpt(result)}"
-    message = error_message(result)
-    return None if message is None else f"the provider answered with an error: {message}"
+        answer = mask(_excerpt(result))
+        return Text("the provider's result is not a list of posts: {answer}", answer=answer)
+    if (message := error_message(result)) is None:
+        return None
+    return Text("the provider answered with an error: {why}", why=mask(message))
 
 
 def is_empty(result: Any) -> bool:

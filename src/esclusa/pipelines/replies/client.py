@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
-from esclusa import Failure, Permanent, Throttled
+from esclusa import Failure, Permanent, Text, Throttled
 from esclusa.http import retry_after, session
 from esclusa.pipelines.replies import answers
 from esclusa.pipelines.replies.answers import JobStatus, SearchUsage
@@ -119,10 +119,11 @@ class InformationTracerClient:
                 body=search.body() | {"token": self._token},
             )
         except TransientError as error:
-            raise SubmitFailed(str(error), kind="error", code=None, spent=True) from None
+            raise SubmitFailed(error.message, kind="error", code=None, spent=True) from None
         code = response.code
         detail = answers.error_message(response.data) or ("" if response.is_json else "not JSON")
-        refused = self.mask(f"the provider refused the search: {code} {detail}".strip())
+        why = self.mask(f"{code} {detail}".strip())
+        refused = Text("the provider refused the search: {why}", why=why)
         about_quota = answers.mentions_quota(detail)
         if code == 429:
             raise SubmitFailed(refused, kind="rate_limit", code=code, spent=False)
@@ -134,7 +135,9 @@ class InformationTracerClient:
         if isinstance(job_id, str) and job_id.strip() and job_id.isprintable():
             return job_id.strip(), code
         raise SubmitFailed(
-            self.mask(f"the provider's answer has no job id: {detail or 'it is empty'}"),
+            Text("the provider's answer has no job id: {answer}", answer=self.mask(detail))
+            if detail
+            else Text("the provider's answer is empty and has no job id"),
             kind="quota" if about_quota else "error",
             code=code,
             spent=True,
@@ -151,12 +154,14 @@ class InformationTracerClient:
         )
         if not response.is_json and response.code < 400:
             raise TransientError(
-                f"the status of the job is not JSON ({len(response.body)} bytes)", type="bad_answer"
+                Text("the status of the job is not JSON ({size} bytes)", size=len(response.body)),
+                type="bad_answer",
             )
-        status, message = answers.job_status(response.data)
+        status, message = answers.job_status(response.data, self.mask)
         if response.code >= 400:
-            status, message = "failed", f"the provider answers {response.code}: {message}"
-        return status, self.mask(message), response.code
+            status = "failed"
+            message = Text("the provider answers {code}: {why}", code=response.code, why=message)
+        return status, message, response.code
 
     async def result(self, job_id: str, platform: str) -> ProviderResponse:
         """Return the replies that a job found. Raises TransientError and Throttled."""
@@ -166,7 +171,8 @@ class InformationTracerClient:
         )
         if not response.is_json and response.body.strip() and response.code < 400:
             raise TransientError(
-                f"the result of the job is not JSON ({len(response.body)} bytes)", type="bad_answer"
+                Text("the result of the job is not JSON ({size} bytes)", size=len(response.body)),
+                type="bad_answer",
             )
         return response
 
@@ -175,13 +181,16 @@ class InformationTracerClient:
         response = await self._call("GET", "/account_stat", self._settings.request_seconds)
         if response.code in (401, 403):
             raise KeyRefused(
-                f"the provider refuses INFORMATION_TRACER_API_KEY ({response.code})",
+                Text(
+                    "the provider refuses INFORMATION_TRACER_API_KEY ({code})", code=response.code
+                ),
                 type="key_refused",
             )
         usage = answers.search_usage(self._checked(response).data)
         if usage is None:
             raise TransientError(
-                f"the provider's answer has no usage ({response.code})", type="bad_answer"
+                Text("the provider's answer has no usage ({code})", code=response.code),
+                type="bad_answer",
             )
         return usage
 
@@ -193,7 +202,7 @@ class InformationTracerClient:
         """Return the response; raise TransientError if it is not about the job."""
         code = response.code
         if code >= 500 or 300 <= code < 400 or code in (401, 403, 408):
-            raise TransientError(f"the provider answers {code}", type="http_error")
+            raise TransientError(Text("the provider answers {code}", code=code), type="http_error")
         return response
 
     async def _call(
@@ -220,19 +229,28 @@ class InformationTracerClient:
                 code = response.status
                 if code == 429 and path != "/submit":
                     raise Throttled(
-                        f"the provider asks to slow down ({path})",
+                        Text("the provider asks to slow down ({path})", path=path),
                         after=retry_after(response.headers, time.time())
                         or self._settings.recheck_seconds,
                         stage=False,  # one job's error never stops the others
                     )
         except TimeoutError:
             raise TransientError(
-                f"the provider did not answer {path} within {seconds:g} s", type="timeout"
+                Text(
+                    "the provider did not answer {path} within {seconds:g} s",
+                    path=path,
+                    seconds=seconds,
+                ),
+                type="timeout",
             ) from None
         except (aiohttp.ClientError, OSError) as error:
             # Only the type: the error's text may contain the URL, and the URL contains the token.
             raise TransientError(
-                f"the provider could not be reached ({path}): {type(error).__name__}",
+                Text(
+                    "the provider could not be reached ({path}): {why}",
+                    path=path,
+                    why=type(error).__name__,
+                ),
                 type="connection_error",
             ) from None
         try:
@@ -251,7 +269,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         size += len(part)
         if size > MAX_BYTES:
             raise Permanent(
-                f"the provider's answer is larger than {MAX_BYTES >> 20} MB", type="too_large"
+                Text("the provider's answer is larger than {size} MB", size=MAX_BYTES >> 20),
+                type="too_large",
             )
         parts.append(part)
     return b"".join(parts)

@@ -11,7 +11,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from esclusa import ArtifactError, ArtifactExists, RunContext
+from esclusa import ArtifactError, ArtifactExists, RunContext, Text
 from esclusa.pipelines.replies.answers import SearchUsage
 from esclusa.pipelines.replies.files import replies_path
 from esclusa.pipelines.replies.records import Job, Post
@@ -112,7 +112,7 @@ class OriginLog:
             except ArtifactExists:
                 continue
             except ArtifactError as error:
-                run.end("partial", f"its log could not be saved: {error}")
+                run.end("partial", Text("its log could not be saved: {why}", why=error))
                 return
             run.files.append(path)
             return

@@ -14,6 +14,7 @@ from esclusa import (
     Outcome,
     Retry,
     RunContext,
+    Text,
     Throttled,
     To,
     Wait,
@@ -65,7 +66,7 @@ async def _searches_left(state: RunState) -> int:
         usage = await state.usage()
     except KeyRefused as error:
         state.log.add_error(None, "key_refused", str(error))
-        state.run.halt("error", str(error))
+        state.run.halt("error", error.message)
         return 0
     except (TransientError, Throttled) as error:
         state.run.log(f"the quota could not be read: {error}", level="warning")
@@ -73,7 +74,11 @@ async def _searches_left(state: RunState) -> int:
     window = await state.observe(usage)
     if usage.exhausted and state.run.settings.at_limit == "stop":
         state.block(
-            f"the quota is used up: {usage} until {window.reset.isoformat()}; no job was touched"
+            Text(
+                "the quota is used up: {usage} until {until}; no job was touched",
+                usage=usage,
+                until=window.reset,
+            )
         )
     return window.left
 
@@ -88,7 +93,7 @@ async def _resume_jobs(run: RunContext, limit: int) -> None:
 
 async def resume(job: Job, at: Attempt) -> Outcome:
     """Make a job pending again after the daily reset."""
-    return To("pending", reason="the quota was reset")
+    return To("pending", reason=Text("the quota was reset"))
 
 
 async def check(job: Job, at: Attempt) -> Outcome:
@@ -99,7 +104,8 @@ async def check(job: Job, at: Attempt) -> Outcome:
     state: RunState = at.run.shared
     names = ("job_id", "post_doc_id", "post_id", "platform")
     if missing := [name for name in names if not (getattr(job, name) or "").strip()]:
-        return _fail(job, Failure(f"the job has no {', '.join(missing)}", type="missing_id"), state)
+        why = Text("the job has no {names}", names=", ".join(missing))
+        return _fail(job, Failure(why, type="missing_id"), state)
     try:
         return await _check(job, at)
     except Throttled:
@@ -118,7 +124,7 @@ async def _check(job: Job, at: Attempt) -> Outcome:
     client: InformationTracerClient = at.context
     before = await existing_file(at.artifacts, job)
     if before.state == "content" and not job.recollect:
-        return await _already_saved(job, at, before, "its replies are saved already")
+        return await _already_saved(job, at, before, Text("its replies are saved already"))
     status, message, code = await _poll(job, at)
     if status == "running":
         state.log.add_success(job, "still_pending", status_code=code)
@@ -126,18 +132,18 @@ async def _check(job: Job, at: Attempt) -> Outcome:
     if status == "failed":
         return await _end(job, Failure(message, type="provider_failed"), at, code)
     response = await client.result(str(job.job_id), job.platform)
-    code, fault = response.code, result_fault(response.data)
+    code, fault = response.code, result_fault(response.data, client.mask)
     if fault is None and code >= 400:
-        fault = f"the provider answers {code}"
+        fault = Text("the provider answers {code}", code=code)
     if fault is not None:
-        return await _end(job, Failure(client.mask(fault), type="no_result"), at, code)
+        return await _end(job, Failure(fault, type="no_result"), at, code)
     if is_empty(response.data):
         state.log.add_success(job, "empty_result", status_code=code)
-        return To("empty_result", reason="the provider found nothing")
+        return To("empty_result", reason=Text("the provider found nothing"))
     saved = await save_replies(at, job, response.body, response.data, before)
     if saved is None:
         found = await existing_file(at.artifacts, job)
-        return await _already_saved(job, at, found, "its replies were saved meanwhile")
+        return await _already_saved(job, at, found, Text("its replies were saved meanwhile"))
     state.log.add_success(
         job,
         "done",
@@ -150,7 +156,7 @@ async def _check(job: Job, at: Attempt) -> Outcome:
     return await _done(
         job,
         at,
-        f"saved as {saved.path}",
+        Text("saved as {path}", path=saved.path),
         retry_count=max(saved.retry_count, job.retry_count),
         saved_file=saved.path,
         saved_replies=saved.replies,
@@ -207,13 +213,13 @@ async def _end(job: Job, error: Exception, at: Attempt, code: int | None = None)
         usage = await state.usage()
     except (TransientError, Throttled, KeyRefused) as unknown:
         if at.tries is None or at.number < at.tries:
-            message = f"{error}; the quota could not be read: {unknown}"
+            message = Text("{error}; the quota could not be read: {why}", error=error, why=unknown)
             state.log.add_error(job, "transient_error", f"job {job.id}: {message}")
             return Retry(Failure(message, type="quota_unknown"))
         return _fail(job, error, state, code)
     if not usage.exhausted:
         return _fail(job, error, state, code)
-    reason = f"the quota is used up ({usage})"
+    reason = Text("the quota is used up ({usage})", usage=usage)
     state.log.add_error(job, "quota_exceeded", f"job {job.id}: {error}; {reason}", status_code=code)
     return To("quota_exceeded", fault=error, reason=reason, after=state.until_reset())
 

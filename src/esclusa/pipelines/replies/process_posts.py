@@ -20,6 +20,7 @@ from esclusa import (
     Outcome,
     Retry,
     RunContext,
+    Text,
     Throttled,
     To,
     Wait,
@@ -114,13 +115,15 @@ async def _has_quota(state: RunState) -> bool:
     try:
         usage = await state.usage()
     except (TransientError, KeyRefused, Throttled) as error:
-        message = f"the quota could not be read, so nothing was submitted: {error}"
+        message = Text("the quota could not be read, so nothing was submitted: {why}", why=error)
         state.log.add_error(None, "quota_unknown", message)
         state.run.halt("error", message)
         return False
     window = await state.observe(usage)
     if usage.exhausted:
-        state.block(f"the quota is used up: {usage} until {window.reset.isoformat()}")
+        state.block(
+            Text("the quota is used up: {usage} until {until}", usage=usage, until=window.reset)
+        )
     elif window.left == 0:
         state.block_spent(window)
     return not state.run.halted
@@ -166,11 +169,12 @@ async def submit(post: Post, at: Attempt) -> Outcome:
     settings: RepliesSettings = at.settings
     state: RunState = at.run.shared
     if not (post.post_id or "").strip():
-        return _fail(state, post, Failure("the post has no post_id", type="no_post_id"), after=0)
+        failure = Failure(Text("the post has no post_id"), type="no_post_id")
+        return _fail(state, post, failure, after=0)
     max_replies = replies_to_request(post, settings.unknown_count)
     if max_replies is None:
         state.log.add_success(post, "skipped")
-        return To("skipped", reason="no replies are expected")
+        return To("skipped", reason=Text("no replies are expected"))
     waiting = await _has_file(post, at) or await _has_job(post, at)
     if waiting is not None:
         return waiting
@@ -181,10 +185,11 @@ async def submit(post: Post, at: Attempt) -> Outcome:
         submits = _count_submits(post, others)
         job = _draft_job(post, max_replies, others, at)
     except (BadRecord, ValueError) as error:
-        failure = Failure(f"no job can be made for it: {error}", type="invalid_data")
+        why = Text("no job can be made for it: {why}", why=error)
+        failure = Failure(why, type="invalid_data")
         return _fail(state, post, failure, after=0)
     if submits > max(post.submits, settings.max_resubmits):
-        reason = f"{submits} searches of it failed before"
+        reason = Text("{count} searches of it failed before", count=submits)
         state.log.add_error(post, "exhausted", f"post {post.id}: {reason}")
         return To("noreplies", submits=submits, exhausted=True, reason=reason)
     if not window.given:
@@ -196,8 +201,8 @@ async def submit(post: Post, at: Attempt) -> Outcome:
         try:
             await at.spend(search_budget(settings))
         except BudgetEmpty as error:
-            state.block(str(error))
-            return Wait(0, str(error))
+            state.block(error.message)
+            return Wait(0, error.message)
     return await _search(post, job, window, submits, others, at)
 
 
@@ -209,13 +214,14 @@ async def _has_file(post: Post, at: Attempt) -> Outcome | None:
     try:
         before = await find_file(at.artifacts, at.records, post)
     except ArtifactError as error:
-        failure = Failure(f"its saved file could not be read: {error}", type="artifact_error")
+        why = Text("its saved file could not be read: {why}", why=error)
+        failure = Failure(why, type="artifact_error")
         at.run.count("unreadable_files")
         return _fail(state, post, failure, after=0, attempts=1)
     if before.state != "content":
         return None
     state.log.add_success(post, "already_saved", path=before.path)
-    return To("done", reason=f"its replies are saved already, in {before.path}")
+    return To("done", reason=Text("its replies are saved already, in {path}", path=before.path))
 
 
 def _check_id(post_id: str) -> None:
@@ -239,7 +245,7 @@ async def _has_job(post: Post, at: Attempt) -> Outcome | None:
         state.log.add_success(
             post, "has_job" if active.post_doc_id == post.id else "duplicate", job_id=active.job_id
         )
-        return Wait(0, f"its job {active.id} is {active.status}")
+        return Wait(0, Text("its job {job} is {state}", job=active.id, state=active.status))
     return None
 
 
@@ -259,7 +265,7 @@ async def _is_taken(post: Post, at: Attempt) -> Outcome | None:
     found = await at.records.get(Post, post.id)
     if found is not None and found.status == post.status:
         return None
-    reason = "another program has taken it meanwhile"
+    reason = Text("another program has taken it meanwhile")
     if found is None or found.status not in ("processing", "done", "skipped"):
         return Wait(0, reason)
     return To(found.status, reason=reason)
@@ -336,7 +342,10 @@ async def _search(
     exhausted = submits > at.settings.max_resubmits
     effects = await _start_job(job, others, at)
     if effects is None:
-        message = f"the provider returned job {job.job_id}, which is finished or of another post"
+        message = Text(
+            "the provider returned job {job}, which is finished or of another post",
+            job=job.job_id,
+        )
         failure = Failure(message, type="known_job")
         return _fail(state, post, failure, permanent=exhausted, fields={"submits": submits})
     state.log.add_success(
@@ -366,7 +375,7 @@ async def _start_job(job: Job, others: Sequence[Job], at: Attempt) -> list[Effec
         return [Create(job), *counted]
     if known.post_doc_id != job.post_doc_id or known.status not in RESUBMITTABLE:
         return None
-    reason = "submitted again; the provider gave it the same id"
+    reason = Text("submitted again; the provider gave it the same id")
     again = Move(
         Job, known.id, "pending", frm=RESUBMITTABLE, recollect=job.recollect, reason=reason
     )
@@ -389,7 +398,7 @@ async def _submit_failed(post: Post, error: SubmitFailed, at: Attempt) -> Outcom
     kind = error.kind
     if kind != "rate_limit" and await _is_quota_used_up(state):
         kind = "quota"
-    message = f"{error} (post {post.id}); the run stops here"
+    message = Text("{why} (post {post}); the run stops here", why=error, post=post.id)
     state.log.add_error(post, kind, message, status_code=error.code)
     at.run.count({"quota": "quota_blocked", "rate_limit": "rate_limited", "error": "errors"}[kind])
     at.run.halt("error" if kind == "error" else "blocked", message)
@@ -425,5 +434,6 @@ def _fail(
     """Log and count an error of this post alone; the run goes on."""
     state.log.add_error(post, "error", f"post {post.id}: {error}", **logged)
     state.run.count("errors")
-    state.run.end("partial", "some posts could not be submitted; see the log of the run")
+    why = Text("some posts could not be submitted; see the log of the run")
+    state.run.end("partial", why)
     return Retry(error, after=after, attempts=attempts, permanent=permanent, **fields)

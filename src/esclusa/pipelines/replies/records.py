@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from esclusa import Exists, Lifecycle, Move, Record, one_of
+from esclusa import Exists, Lifecycle, Move, Record, Text, one_of
 from esclusa.imports import read_time
 
 SortBy = Literal["time", "engagement"]
@@ -202,7 +202,7 @@ def reopen_post(job: Any) -> list[Move]:
             "noreplies",
             frm="processing",
             unless=Exists(Job, post_doc_id=job.post_doc_id, status=one_of(*ACTIVE)),
-            reason=f"its job {job.id} failed",
+            reason=Text("its job {job} failed", job=job.id),
         )
     ]
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from esclusa import RunContext, RunFiles, WindowUse
+from esclusa import RunContext, RunFiles, Text, WindowUse
 from esclusa.pipelines.replies.answers import SearchUsage
 from esclusa.pipelines.replies.client import InformationTracerClient
 from esclusa.pipelines.replies.origin_logs import OriginLog
@@ -121,12 +121,18 @@ class RunState:
 
     def block_spent(self, window: WindowUse) -> None:
         """End the run as blocked: what may be spent of the day's searches is spent."""
-        kept = self._settings.keep_searches
-        rest = f"; {kept} of the day's searches are kept (REPLIES_KEEP_SEARCHES)" if kept else ""
-        self.block(
-            f"the quota is used up: {window.used}/{window.limit}"
-            f" until {window.reset.isoformat()}{rest}"
+        spent = Text(
+            "the quota is used up: {usage} until {until}",
+            usage=f"{window.used}/{window.limit}",
+            until=window.reset,
         )
+        if kept := self._settings.keep_searches:
+            spent = Text(
+                "{spent}; {count} of the day's searches are kept (REPLIES_KEEP_SEARCHES)",
+                spent=spent,
+                count=kept,
+            )
+        self.block(spent)
 
     def until_reset(self) -> timedelta:
         """Return the time until the provider's next day."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from esclusa import To, at_most, null
+from esclusa import Text, To, at_most, null
 from esclusa.pipelines.replies.records import ACTIVE, Job, Post
 from esclusa.pipelines.replies.run_state import RunState
 
@@ -34,7 +34,9 @@ async def follow_jobs(state: RunState) -> None:
         if found.intersection(WAITING) or not found <= {*FINISHED, "failed"}:
             continue
         to = "done" if found.intersection(FINISHED) else "noreplies"
-        reason = f"its jobs are {', '.join(sorted(found))}" if found else "it has no job"
+        reason = Text("it has no job")
+        if found:
+            reason = Text("its jobs are {states}", states=", ".join(sorted(found)))
         if await run.move(post, To(to, reason=reason)):
             run.count("orphans")
             state.log.add_success(post, f"followed_to_{to}", reason=reason)
@@ -58,13 +60,23 @@ def report(state: RunState, table: str) -> None:
     A message that the run has already follows.
     """
     run = state.run
-    names = {
-        "adopted": f"{table} of another program",
-        "orphans": "left in processing",
-        "without_window": "without start_date and post_created_at",
-        "unreadable_files": "with a file that could not be read",
-    }
-    found = [f"{run.counters[n]:,} {words}" for n, words in names.items() if run.counters[n]]
-    if run.counters["adopted"]:
-        message = f"taken over: {', '.join(found)}"
-        run.end(run.outcome, f"{message}; {run.message}" if run.message else message)
+    if not run.counters["adopted"]:
+        return
+    message = Text(
+        "taken over: {count:,} {table} of another program",
+        count=run.counters["adopted"],
+        table=table,
+    )
+    if count := run.counters["orphans"]:
+        message = Text("{found}, {count:,} left in processing", found=message, count=count)
+    if count := run.counters["without_window"]:
+        message = Text(
+            "{found}, {count:,} without start_date and post_created_at", found=message, count=count
+        )
+    if count := run.counters["unreadable_files"]:
+        message = Text(
+            "{found}, {count:,} with a file that could not be read", found=message, count=count
+        )
+    if run.message:
+        message = Text("{message}; {more}", message=message, more=run.message)
+    run.end(run.outcome, message)

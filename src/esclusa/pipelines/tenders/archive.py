@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Any
 
 from esclusa import (
@@ -14,6 +15,7 @@ from esclusa import (
     Export,
     Record,
     RunContext,
+    Text,
     below,
     null,
     one_of,
@@ -113,7 +115,7 @@ async def archive_export(run: RunContext) -> None:
     """
     settings: TendersSettings = run.settings
     keep = timedelta(days=settings.archive_drop_after_days)
-    faults: list[str] = []
+    faults: list[Text] = []
 
     files: list[Export] = []
 
@@ -127,7 +129,7 @@ async def archive_export(run: RunContext) -> None:
         try:
             yield
         except EsclusaError as error:
-            faults.append(f"{record.kind.table}: {error}")
+            faults.append(Text("{table}: {why}", table=record.kind.table, why=error))
 
     async with open_export_target(run.artifacts, settings) as target:
         for record, dates in ARCHIVED:
@@ -149,7 +151,11 @@ async def archive_export(run: RunContext) -> None:
     for file in files:
         await note_export(run.records, file, run.worker, run.now)
     if faults:
-        run.end("error", "; ".join(faults))
+        run.end("error", reduce(_both, faults))
+
+
+def _both(message: Text, more: Text) -> Text:
+    return Text("{message}; {more}", message=message, more=more)
 
 
 @asynccontextmanager

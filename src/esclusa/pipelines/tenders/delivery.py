@@ -14,6 +14,7 @@ from esclusa import (
     Move,
     Outcome,
     Retry,
+    Text,
     To,
     Wait,
     above,
@@ -99,7 +100,7 @@ async def _send(ready: list[Ready], data: DispatchData, at: Attempt) -> dict[str
                 if (limited := at.context.expo.limited_until) and limited > at.now:
                     raise BudgetEmpty(settings.expo_budget.name, limited)
         except BudgetEmpty as denied:
-            outcomes |= {d.id: Wait(denied.until, str(denied)) for d, _, _ in ready[start:]}
+            outcomes |= {d.id: Wait(denied.until, denied.message) for d, _, _ in ready[start:]}
             break
         results = await at.context.expo.send(messages, body)
         for (delivery, device, tender), result in zip(part, results, strict=True):
@@ -122,7 +123,7 @@ def _already_pushed(delivery: Delivery, at: Attempt) -> Outcome | None:
         return None
     pushed, sends = delivery.pushed_at, max(1, delivery.attempts - 1)
     if pushed is None or at.now >= pushed + timedelta(seconds=settings.receipt_life):
-        why = "it was pushed more than a day ago, and its receipt is lost"
+        why = Text("it was pushed more than a day ago, and its receipt is lost")
         return To("failed", fault=Failure(why, type="receipt_missing"), attempts=sends)
     age = (at.now - pushed).total_seconds()
     after = max(0.0, settings.ticket_age - age)
@@ -140,32 +141,35 @@ def _check(
     if (pushed := _already_pushed(delivery, at)) is not None:
         return pushed
     if device is None or not device.is_reachable:
-        why = "the installation was deleted" if device is None else "the installation is inactive"
+        why = Text("the installation is inactive")
+        if device is None:
+            why = Text("the installation was deleted")
         return To("invalid", fault=Failure(why, type="installation_inactive"))
     if tender is None:
-        return Retry("its tender does not exist", type="tender_missing", permanent=True)
+        return Retry(Text("its tender does not exist"), type="tender_missing", permanent=True)
     preferences, event = data.preferences[delivery.installation_id], data.event(delivery)
     if not wants_event(preferences, event) or not matches(preferences, tender, data.rates):
         return To(
             "failed",
             fault=Failure(
-                "the device's preferences no longer match the tender", type="preferences_changed"
+                Text("the device's preferences no longer match the tender"),
+                type="preferences_changed",
             ),
         )
     cap = preferences.daily_cap if preferences else None
     if cap is not None and data.sent_today[delivery.installation_id] >= cap:
-        why = f"the device wants at most {cap} messages a day"
+        why = Text("the device wants at most {count} messages a day", count=cap)
         return To("failed", fault=Failure(why, type="daily_cap"))
     try:
         until = quiet_until(preferences.quiet_hours if preferences else None, at.now)
     except (LookupError, TypeError, ValueError, OSError) as error:
         # Another program wrote the row; the rest of the batch must not fail because of it.
         return Retry(
-            f"its quiet hours cannot be read: {type(error).__name__} {error}",
+            Text("its quiet hours cannot be read: {why}", why=f"{type(error).__name__} {error}"),
             type="bad_preferences",
         )
     if until is not None:
-        return Wait(until, "quiet hours")
+        return Wait(until, Text("quiet hours"))
     data.sent_today[delivery.installation_id] += 1
     return None
 
@@ -218,7 +222,10 @@ async def _sent(
             return Wait(delay, result.text, stage=delay > PACE_WAIT)
         case PushRefused(kind="stop"):
             at.run.halt(
-                "blocked", f"Expo refuses every message: {result.message}; check EXPO_ACCESS_TOKEN"
+                "blocked",
+                Text(
+                    "Expo refuses every message: {why}; check EXPO_ACCESS_TOKEN", why=result.message
+                ),
             )
             return Wait(settings.minute_seconds, result.text)
         case PushRefused():
@@ -273,7 +280,10 @@ async def receipt(batch: list[Delivery], at: Attempt) -> list[Outcome]:
     results = await at.context.expo.receipts(tickets) if tickets else {}
     if isinstance(results, PushRefused) and results.kind == "stop":
         at.run.halt(
-            "blocked", f"Expo refuses to send receipts: {results.message}; check EXPO_ACCESS_TOKEN"
+            "blocked",
+            Text(
+                "Expo refuses to send receipts: {why}; check EXPO_ACCESS_TOKEN", why=results.message
+            ),
         )
     if isinstance(results, PushRefused):
         return [_without_receipt(delivery, results, at) for delivery in batch]
@@ -300,10 +310,12 @@ def _without_receipt(delivery: Delivery, refused: PushRefused | None, at: Attemp
     settings: TendersSettings = at.settings
     sends = _sends(delivery)
     if not delivery.provider_ticket_id or _is_lost(delivery, settings, at.now):
-        why = "no receipt came within a day" if delivery.provider_ticket_id else "it has no ticket"
+        why = Text("it has no ticket")
+        if delivery.provider_ticket_id:
+            why = Text("no receipt came within a day")
         return Retry(why, type="receipt_missing", permanent=True, attempts=sends)
     if refused is None:
-        return Wait(settings.ticket_age, "no receipt yet", attempts=sends)
+        return Wait(settings.ticket_age, Text("no receipt yet"), attempts=sends)
     after = refused.after if refused.after is not None else settings.minute_seconds
     return Wait(after, refused.text, attempts=sends)
 

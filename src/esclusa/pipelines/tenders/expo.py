@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from esclusa import Failure
+from esclusa import Failure, Text
 from esclusa.http import retry_after
 from esclusa.pipelines.tenders.http_body import parse_json, read_text
 from esclusa.pipelines.tenders.settings import TendersSettings
@@ -71,8 +71,8 @@ class PushRefused:
     details: Mapping[str, Any] | None = None
 
     @property
-    def text(self) -> str:
-        return f"{self.code}: {self.message}"
+    def text(self) -> Text:
+        return Text("{code}: {message}", code=self.code, message=self.message)
 
     @property
     def failure(self) -> Failure:

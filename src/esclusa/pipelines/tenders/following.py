@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from esclusa import FanOut, RecordWithChildren, RunContext, above, at_most, below, one_of
+from esclusa import FanOut, RecordWithChildren, RunContext, Text, above, at_most, below, one_of
 from esclusa.pipelines.tenders.records import (
     AWARDED,
     CHANGED,
@@ -48,7 +48,7 @@ async def follow(
     try:
         rows = listed | (await source.list_open(run)).rows
     except SourceFailed as error:
-        warn(run, f"known tenders were not compared: {error}")
+        warn(run, Text("known tenders were not compared: {why}", why=error))
         return
     run.count(FOLLOWED)
     index = await devices()
@@ -76,7 +76,9 @@ async def follow(
 def warn(run: RunContext, message: str) -> None:
     """Log the message, and add it to that of the run."""
     run.log(message, level="warning")
-    run.end("ok", f"{run.message}; {message}" if run.message else message)
+    if run.message:
+        message = Text("{message}; {more}", message=run.message, more=message)
+    run.end("ok", message)
 
 
 async def _is_due(run: RunContext, interval: timedelta) -> bool:

@@ -17,6 +17,7 @@ from esclusa import (
     RecordWithChildren,
     RunContext,
     StoreConflict,
+    Text,
 )
 from esclusa.pipelines.tenders.digest import announce_digests
 from esclusa.pipelines.tenders.following import LoadDevices, event_with_deliveries, follow, warn
@@ -72,10 +73,10 @@ async def register_listed(run: RunContext) -> None:
             if source.required:
                 listings.append((await source.list_open(run)).rows)
     except SourceFailed as error:
-        run.end("error", f"the tenders could not be listed: {error}")
+        run.end("error", Text("the tenders could not be listed: {why}", why=error))
         return
     except (SourceBlocked, BudgetEmpty) as error:
-        run.halt("blocked", str(error))
+        run.halt("blocked", error.message)
         return
     codes = list(dict.fromkeys(chain(*listings)))
     run.count("found", len(codes))
@@ -100,7 +101,7 @@ async def ingest(run: RunContext) -> None:
     try:
         await run.records.make_partitions(Licitacion)
     except StoreConflict as error:
-        warn(run, str(error))
+        warn(run, error.message)
     try:
         listings = [await _list_today(run, source, today) for source in sources]
         late = await _list_yesterday(run, sources, today)
@@ -127,9 +128,9 @@ async def ingest(run: RunContext) -> None:
         if late is not None and left.isdisjoint(chain(*late)):
             run.count(CAUGHT_UP)
     except SourceFailed as error:
-        run.end("error", f"today's tenders could not be read: {error}")
+        run.end("error", Text("today's tenders could not be read: {why}", why=error))
     except (SourceBlocked, BudgetEmpty) as error:
-        run.halt("blocked", str(error))
+        run.halt("blocked", error.message)
     if not run.settings.baseline:
         await announce_digests(run)
     await judge_silence(run)
@@ -147,8 +148,10 @@ async def _list_today(run: RunContext, source: TenderSource, today: date) -> Row
     except Exception as error:  # noqa: BLE001 - an optional source never stops the run
         listing = Listing({}, [f"{type(error).__name__}: {error}"], unreadable=True)
     if listing.faults:
-        first, more = "; ".join(listing.faults[:MAX_FAULTS]), len(listing.faults) - MAX_FAULTS
-        message = f"{source.name} failed: {first}{f'; {more} more' if more > 0 else ''}"
+        why = "; ".join(listing.faults[:MAX_FAULTS])
+        message = Text("{source} failed: {why}", source=source.name, why=why)
+        if (more := len(listing.faults) - MAX_FAULTS) > 0:
+            message = Text("{message}; {count} more", message=message, count=more)
         warn(run, message)
         if listing.unreadable:
             await run.alert(SOURCE_UNREADABLE, message)
@@ -179,7 +182,7 @@ async def _list_yesterday(
             for source in sources
         ]
     except SourceFailed as error:
-        warn(run, f"yesterday's tenders could not be read again: {error}")
+        warn(run, Text("yesterday's tenders could not be read again: {why}", why=error))
         return None
 
 
@@ -200,7 +203,7 @@ async def _read_and_write(
     devices: LoadDevices,
 ) -> set[str]:
     """Read each tender's detail and write the tender; return the codes left for the next run."""
-    outages, left, last = 0, set(codes), ""
+    outages, left, last = 0, set(codes), None
     unpriced: set[str] = set()
     for code in codes:
         if run.stopping:
@@ -211,7 +214,7 @@ async def _read_and_write(
             raise
         except EsclusaError as error:  # the call failed, or its answer makes no tender
             run.count("left")
-            last = f"{code}: {error}"
+            last = Text("{code}: {why}", code=code, why=error)
             run.log(
                 f"{code} is left for the next run: {error}", level="warning", codigo_externo=code
             )
@@ -228,11 +231,19 @@ async def _read_and_write(
     if unpriced:
         warn(
             run,
-            f"{run.counters['unpriced']} tenders passed every amount range: no rate is known of "
-            f"{', '.join(sorted(unpriced))}; set it with: esclusa tenders rates set",
+            Text(
+                "{count} tenders passed every amount range: no rate is known of {currencies};"
+                " set it with: esclusa tenders rates set",
+                count=run.counters["unpriced"],
+                currencies=", ".join(sorted(unpriced)),
+            ),
         )
     if last:
-        message = f"{run.counters['left']} tenders are left for the next run; the last: {last}"
+        message = Text(
+            "{count} tenders are left for the next run; the last: {why}",
+            count=run.counters["left"],
+            why=last,
+        )
         if outages > MAX_OUTAGES:  # it answers lists and no details
             run.end("error", message)
         else:
@@ -249,7 +260,7 @@ async def _read_tender(
     """
     unknown: dict[str, datetime] = run.context.unknown
     if code in unknown and run.now < unknown[code]:
-        raise SourceFailed("no source has its detail yet")
+        raise SourceFailed(Text("no source has its detail yet"))
     listed = [by.fields(listing[code]) for by, listing in listings if code in listing]
     for source, _ in listings:
         detail = await source.detail(run, code, retry=retry)
@@ -259,7 +270,7 @@ async def _read_tender(
     else:
         if code not in unknown:
             unknown[code] = run.now + UNKNOWN_WAIT
-            raise SourceFailed("no source has its detail yet")
+            raise SourceFailed(Text("no source has its detail yet"))
         detail = {}
     unknown.pop(code, None)
     return make_tender(
@@ -281,7 +292,8 @@ async def judge_silence(run: RunContext) -> None:
         if earlier.counters.get("new"):
             await run.end_alert(NO_NEW_TENDERS)
             return
-    await run.alert(NO_NEW_TENDERS, f"no new tender was found for {hours:g} working hours")
+    why = Text("no new tender was found for {hours:g} working hours", hours=hours)
+    await run.alert(NO_NEW_TENDERS, why)
 
 
 def is_working_day(moment: datetime) -> bool:

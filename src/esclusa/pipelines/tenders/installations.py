@@ -18,6 +18,7 @@ from esclusa import (
     Record,
     Runtime,
     StoreConflict,
+    Text,
     To,
     above,
     not_null,
@@ -211,7 +212,7 @@ async def move_deliveries(runtime: Runtime, old: str, new: str, who: str) -> Non
 
     async def choose(delivery: Delivery) -> To | str:
         copy = Delivery(notification_event_id=delivery.notification_event_id, installation_id=new)
-        why = Failure(f"its token was registered by {new}", type=MOVED_AWAY)
+        why = Failure(Text("its token was registered by {id}", id=new), type=MOVED_AWAY)
         return To("invalid", fault=why, also=[Create(copy)], attempts=delivery.attempts)
 
     where = UNSENT | {"installation_id": old}
@@ -290,7 +291,7 @@ async def forget(runtime: Runtime, device: DeviceInstallation, now: datetime, wh
         return To(REGISTERED, also=[emptied], **ended)
 
     async def invalidate(delivery: Delivery) -> To | str:
-        why = Failure("the installation was deleted", type="installation_inactive")
+        why = Failure(Text("the installation was deleted"), type="installation_inactive")
         return To("invalid", fault=why, attempts=delivery.attempts)
 
     operations, where = runtime.operations(who), {"installation_id": id}

@@ -314,7 +314,7 @@ def _history_entry(step: Step) -> dict[str, Any]:
         "run": step.run,
         "attempt": step.attempt,
         "reason": None if step.reason is None else mask_text(step.reason),
-        "reason_code": step.reason.code if isinstance(step.reason, Text) else None,
+        "reason_code": step.reason.code or None if isinstance(step.reason, Text) else None,
         "error": None if step.error is None else mask_fields(dict(step.error)),
         "changes": None if step.changes is None else mask_fields(dict(step.changes)),
         "log": None if step.log is None else mask_fields(dict(step.log)),

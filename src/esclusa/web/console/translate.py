@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 
-from esclusa.model.texts import TEXTS, Text, load
+from esclusa.model.texts import Text, load
 from esclusa.observability import redact
 from esclusa.web.console import render
 from esclusa.web.console.catalog import gettext
@@ -21,7 +21,7 @@ def sentence(text: Text | str) -> str:
     """
     if isinstance(text, Text):
         words = {name: _word(name, value) for name, value in text.values.items()}
-        text = gettext(TEXTS[text.code]).format(**words)
+        text = gettext(text.template).format(**words)
     return redact.text(text)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from esclusa import Failure
+from esclusa import Failure, Text
 from esclusa.pipelines.documents.answers.recognised_words import recognised_pages
 from esclusa.pipelines.documents.processors import Classified, Extracted, Source
 
@@ -109,6 +109,9 @@ class DocumentViewer:
                 _, body = await self._readers.request(job, content)
         except TimeoutError:
             raise Failure(
-                f"the document could not be rendered within {self._seconds:g} s", type="timeout"
+                Text(
+                    "the document could not be rendered within {seconds:g} s", seconds=self._seconds
+                ),
+                type="timeout",
             ) from None
         return body

@@ -7,6 +7,7 @@ import zlib
 
 import pypdfium2 as pdfium
 
+from esclusa import Text
 from esclusa.pipelines.documents.local.pdf_words import Unreadable, open_pdf
 
 # Limit of the longer side, in pixels.
@@ -21,13 +22,16 @@ def render(content: bytes, number: int, width: int) -> bytes:
     document = open_pdf(content)
     try:
         if not 0 <= number < len(document):
-            raise Unreadable("no_such_page", f"it has pages 0 to {len(document) - 1}, not {number}")
+            last = len(document) - 1
+            why = Text("it has pages 0 to {last}, not {number}", last=last, number=number)
+            raise Unreadable("no_such_page", why)
         page = document[number]
         page_width, page_height = page.get_size()
         scale = min(width / max(page_width, 1), MAX_PIXELS / max(page_width, page_height, 1))
         return _png(page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False))
     except pdfium.PdfiumError as error:
-        raise Unreadable("bad_pdf", f"page {number} cannot be drawn: {error}") from None
+        why = Text("page {number} cannot be drawn: {why}", number=number, why=error)
+        raise Unreadable("bad_pdf", why) from None
     finally:
         document.close()
 

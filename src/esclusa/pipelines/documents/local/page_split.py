@@ -8,6 +8,7 @@ from typing import Any
 
 import pypdfium2 as pdfium
 
+from esclusa import Text
 from esclusa.pipelines.documents.local.pdf_words import Unreadable
 
 
@@ -39,7 +40,7 @@ def split(
         document = pdfium.PdfDocument(content)
     except pdfium.PdfiumError:
         if len(content) > max_bytes:
-            message = f"{len(content):,} bytes are too many for one call"
+            message = Text("{size:,} bytes are too many for one call", size=len(content))
             raise Unreadable("too_large", message) from None
         return [DocumentPart()], []
     try:
@@ -83,7 +84,11 @@ def _halved(document: Any, first: int, end: int, max_bytes: int) -> list[Documen
     if len(content) <= max_bytes:
         return [DocumentPart(content, (), first, end - first)]
     if end - first == 1:
-        message = f"page {first} alone has {len(content):,} bytes, too many for one call"
+        message = Text(
+            "page {number} alone has {size:,} bytes, too many for one call",
+            number=first,
+            size=len(content),
+        )
         raise Unreadable("too_large", message)
     middle = (first + end) // 2
     return [

@@ -12,6 +12,7 @@ from typing import Any
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
+from esclusa import Text
 from esclusa.pipelines.documents.local.page_geometry import (
     Box,
     PageGeometry,
@@ -45,8 +46,8 @@ class Unreadable(Exception):
     ``no_such_page`` or ``too_large``.
     """
 
-    def __init__(self, error: str, message: str) -> None:
-        self.error = error
+    def __init__(self, error: str, message: Text) -> None:
+        self.error, self.message = error, message
         super().__init__(message)
 
 
@@ -62,13 +63,19 @@ def read_pdf(content: bytes, recognise: Recogniser | None = None) -> PdfText:
         offset = 0
         if len(document) > MAX_PAGES:
             raise Unreadable(
-                "too_many_pages", f"it has {len(document):,} pages; up to {MAX_PAGES:,} are read"
+                "too_many_pages",
+                Text(
+                    "it has {count:,} pages; up to {most:,} are read",
+                    count=len(document),
+                    most=MAX_PAGES,
+                ),
             )
         for number in range(len(document)):
             try:
                 page, text = _read_page(document, number, offset, recognise)
             except pdfium.PdfiumError as error:
-                raise Unreadable("bad_pdf", f"page {number} cannot be read: {error}") from None
+                why = Text("page {number} cannot be read: {why}", number=number, why=error)
+                raise Unreadable("bad_pdf", why) from None
             pages.append(page)
             texts.append(text)
             offset += len(text)
@@ -77,9 +84,11 @@ def read_pdf(content: bytes, recognise: Recogniser | None = None) -> PdfText:
     if not any(page.words for page in pages):
         raise Unreadable(
             "no_text_layer",
-            "no page has text: the document is made of pictures, and OCR is off (DOCUMENTS_OCR)"
+            Text(
+                "no page has text: the document is made of pictures, and OCR is off (DOCUMENTS_OCR)"
+            )
             if recognise is None
-            else "no page has text, and none was recognised in its pictures",
+            else Text("no page has text, and none was recognised in its pictures"),
         )
     return PdfText(pages, "".join(texts))
 
@@ -107,11 +116,13 @@ def open_pdf(content: bytes) -> Any:
         with contextlib.suppress(pdfium.PdfiumError):  # a broken form is ignored
             document.init_forms()  # renders form fields that have no appearance of their own
         if len(document) == 0:
-            raise Unreadable("bad_pdf", "it has no pages")
+            raise Unreadable("bad_pdf", Text("it has no pages"))
     except pdfium.PdfiumError as error:
         if "password" in str(error).lower() or "security" in str(error).lower():
-            raise Unreadable("encrypted_pdf", "it is encrypted and needs a password") from None
-        raise Unreadable("bad_pdf", f"it is not a PDF that can be read: {error}") from None
+            why = Text("it is encrypted and needs a password")
+            raise Unreadable("encrypted_pdf", why) from None
+        why = Text("it is not a PDF that can be read: {why}", why=error)
+        raise Unreadable("bad_pdf", why) from None
     return document
 
 

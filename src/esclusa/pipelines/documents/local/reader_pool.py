@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from esclusa import Failure, Permanent
+from esclusa import Failure, Permanent, Text
 from esclusa.pipelines.documents.local.worker_process import LENGTH, OUT_OF_MEMORY, message
 
 # Documents that one process reads before it is replaced: this bounds memory leaks.
@@ -63,7 +63,8 @@ class ReaderPool:
         finally:
             self._free.put_nowait(reader)
         if "error" in answer:
-            raise Permanent(answer["message"], type=answer["error"])
+            why = Text(answer["message"], **answer["values"])
+            raise Permanent(why, type=answer["error"])
         return answer, body
 
     async def close(self) -> None:
@@ -93,8 +94,11 @@ class _ReaderProcess:
                 if not used:
                     break
         raise Permanent(
-            f"reading it takes more than {self._memory} MB of memory, the limit of"
-            " DOCUMENTS_LOCAL_MEMORY_MB",
+            Text(
+                "reading it takes more than {size} MB of memory, the limit of"
+                " DOCUMENTS_LOCAL_MEMORY_MB",
+                size=self._memory,
+            ),
             type="out_of_memory",
         )
 
@@ -116,7 +120,8 @@ class _ReaderProcess:
             code = process.returncode or 0
             how = signal.strsignal(-code) if code < 0 else f"exit code {code}"
             raise Failure(
-                f"the process that read the document died ({how})", type="reader_died"
+                Text("the process that read the document died ({how})", how=how),
+                type="reader_died",
             ) from None
         except BaseException:  # cancelled: do not finish a document that nobody waits for
             self._kill()

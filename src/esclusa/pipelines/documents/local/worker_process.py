@@ -77,7 +77,8 @@ def _run(job: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
                     recognise = recognised(job["words"])
                 return read_document(content, job["doc_type"], recognise), b""
     except Unreadable as error:
-        return {"error": error.error, "message": str(error)}, b""
+        why = error.message
+        return {"error": error.error, "message": why.template, "values": why.values}, b""
 
 
 def message(body: bytes) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from esclusa import RunContext
+from esclusa import EsclusaError, RunContext, Text
 from esclusa.http import retry_after
 from esclusa.pipelines.tenders.http_body import parse_json, read_text
 from esclusa.pipelines.tenders.settings import TendersSettings
@@ -69,7 +69,7 @@ class ChileCompraApi(TenderSource):
     ) -> list[dict[str, Any]]:
         """Call in turn and in pace; repeat a call that may succeed after each of the waits."""
         if not self._ticket:
-            raise SourceBlocked("CHILECOMPRA_TICKET is not set")
+            raise SourceBlocked(Text("CHILECOMPRA_TICKET is not set"))
         for paces in (*waits, None):
             try:
                 async with self._turn:
@@ -81,7 +81,7 @@ class ChileCompraApi(TenderSource):
                         self._next_call = time.monotonic() + self._pace
             except _RetryableError as error:
                 if paces is None:
-                    raise SourceFailed(str(error), outage=True) from None
+                    raise SourceFailed(error.message, outage=True) from None
                 await asyncio.sleep(min(60.0, max(paces * self._pace, error.after)))
         raise AssertionError("unreachable")
 
@@ -95,8 +95,8 @@ class ChileCompraApi(TenderSource):
                 status, body = response.status, parse_json(await read_text(response))
                 after = retry_after(response.headers, time.time()) or 0.0
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
-            message = f"the API did not answer: {type(error).__name__} {error}"
-            raise _RetryableError(message.replace(self._ticket, "***")) from None
+            why = f"{type(error).__name__} {error}".replace(self._ticket, "***")
+            raise _RetryableError(Text("the API did not answer: {why}", why=why)) from None
         if status == 200 and isinstance(body, dict) and "Listado" in body:
             rows = body["Listado"]
             if isinstance(rows, list | None):
@@ -114,12 +114,16 @@ class ChileCompraApi(TenderSource):
         where = f"HTTP {status}{f', code {code}' if code else ''}"
         detail = f"{message[:300] or 'no message'} ({where})"
         if "cuota" in message.lower():
-            return SourceBlocked(f"the ticket's daily quota is used up: {detail}")
+            return SourceBlocked(
+                Text("the ticket's daily quota is used up: {detail}", detail=detail)
+            )
         if status == 203 or code == "203":
-            return SourceBlocked(f"the ticket is not valid: {detail}; check CHILECOMPRA_TICKET")
+            return SourceBlocked(
+                Text("the ticket is not valid: {detail}; check CHILECOMPRA_TICKET", detail=detail)
+            )
         if code == "10300":
-            return SourceFailed(f"the API refuses the request: {detail}")
-        return _RetryableError(f"the API failed: {detail}", after)
+            return SourceFailed(Text("the API refuses the request: {detail}", detail=detail))
+        return _RetryableError(Text("the API failed: {detail}", detail=detail), after)
 
 
 def _listing(rows: list[Any]) -> Listing:
@@ -129,7 +133,7 @@ def _listing(rows: list[Any]) -> Listing:
     )
 
 
-class _RetryableError(Exception):
+class _RetryableError(EsclusaError):
     """The call may succeed later."""
 
     def __init__(self, message: str, after: float = 0.0) -> None:
