@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -321,7 +320,7 @@ async def test_the_history_keeps_what_a_handler_logged(store: Any) -> None:
     await insert_new(store, Job(id="j"), Job(id="k"))
     log = {"lines": [{"at": "2026-03-02T15:00:00+00:00", "message": "asked\ttwice"}], "omitted": 1}
     done = [settlement_of(await claim_one(store, WORK, id), "done") for id in "jk"]
-    await settle_all(store, replace(done[0], log=log), done[1])
+    await settle_all(store, done[0].but(log=log), done[1])
     found = [await store.history(Ref(Job.kind, id)) for id in "jk"]
     assert [[step.log for step in steps] for steps in found] == [[None, log], [None, None]]
     together = await store.histories(Job.kind, ["j"], 1)

@@ -121,6 +121,23 @@ def test_to_moves_sets_fields_clears_the_error_and_takes_effects_along() -> None
     assert made.attempts is None
 
 
+def test_settlements_that_only_move_share_their_transition() -> None:
+    first, second = decided(To("done")), decided(To("done"))
+    assert first == second
+    assert first.transition is second.transition
+    for other in (To("done", result="x"), To("done", after=5), To("done", reason="why")):
+        made = decided(other)
+        assert made.transition is not first.transition
+        assert (made.to, made.fence) == ("done", 7)
+
+
+def test_a_settlement_that_differs_leaves_those_it_shared_with() -> None:
+    first, second = decided(To("done")), decided(To("done"))
+    changed = first.but(log={"lines": []})
+    assert (changed.ref, changed.fence, changed.log) == (first.ref, 7, {"lines": []})
+    assert second.log is None
+
+
 def test_to_may_be_due_later() -> None:
     assert decided(To("done", after="5m")).delay == 300
 

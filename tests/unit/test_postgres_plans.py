@@ -184,10 +184,8 @@ async def test_a_settlement_finds_its_rows_by_id_and_joins_them_once(
     store: PostgresStore, alike: bool
 ) -> None:
     leases = await store.claim(claim_request(OWN, limit=500))
-    rows = [
-        moves.SettlementRow(
-            n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w")
-        )
+    rows: list[moves.SettlementRow] = [
+        (n, Settlement(x.ref, "done", ("working",), x.fence if alike else n, who="w"), None)
         for n, x in enumerate(leases)
     ]
     seen: list[set[str]] = []

@@ -32,8 +32,8 @@ def run(number: int, status: str = "ok", **counters: int) -> dict[str, Any]:
 def test_moves_are_counted_and_the_newest_records_kept() -> None:
     moves = RunMoves()
     for n in range(100):
-        moves.add("items", "moved", "new", "done", f"i{n}")
-    moves.add("items", "retried", "new", "new", "bad")
+        moves.add("items", "moved", "new", "done", [f"i{n}"])
+    moves.add("items", "retried", "new", "new", ["bad"])
     first, second = moves.as_json()
     assert (first["count"], first["ids"][0], len(first["ids"])) == (100, "i99", NEWEST)
     assert (second["result"], second["count"], second["ids"]) == ("retried", 1, ["bad"])
@@ -42,7 +42,7 @@ def test_moves_are_counted_and_the_newest_records_kept() -> None:
 def test_moves_have_a_limit() -> None:
     moves = RunMoves()
     for n in range(2 * MOST):
-        moves.add("items", "moved", "new", f"s{n}", "i")
+        moves.add("items", "moved", "new", f"s{n}", ["i"])
     assert len(moves.as_json()) == MOST
 
 

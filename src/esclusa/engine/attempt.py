@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, TypeVar
 
 from esclusa.engine.deadlines import entered_at
@@ -65,38 +66,39 @@ class Attempt:
     the run that it is part of; ``lost`` becomes true when the lease is lost.
     """
 
-    __slots__ = (
-        "_leases",
-        "_spent",
-        "_spent_at",
-        "_tools",
-        "ended_at",
-        "kept",
-        "lines",
-        "lost",
-        "number",
-        "run",
-        "span",
-        "stage",
-    )
+    # Set on the class, because there is an attempt for every record and few need them.
+    lost = False
+    kept: tuple[KeptArtifact, ...] = ()
+    lines: LogLines | None = None
+    # The span around the handler, if spans are made, and when the handler ended.
+    span: str | None = None
+    ended_at = 0.0
+    # The units of the stage's budget that are reserved and not refunded.
+    _spent = 0
 
     def __init__(
-        self, tools: StageTools, leases: list[Leased], spent_at: datetime | None = None
+        self, tools: StageTools, leases: Sequence[Leased], spent_at: datetime | None = None
     ) -> None:
-        stage = tools.stage
         self._tools = tools
         self._leases = leases
-        self._spent = stage.cost * len(leases) if stage.budget is not None else 0
-        self._spent_at = {stage.budget.name: spent_at} if stage.budget is not None else {}
-        self.stage = stage
-        self.run = tools.run
         self.number = leases[0].record.attempts
-        self.lost = False
-        self.kept: tuple[KeptArtifact, ...] = ()
-        self.lines: LogLines | None = None
-        # The span around the handler, if spans are made, and when the handler ended.
-        self.span: str | None = None
-        self.ended_at = 0.0
+        stage = tools.stage
+        if stage.budget is not None:
+            self._spent = stage.cost * len(leases)
+            self._spent_at = {stage.budget.name: spent_at}
+
+    @property
+    def stage(self) -> Stage:
+        return self._tools.stage
+
+    @property
+    def run(self) -> RunContext:
+        return self._tools.run
+
+    @cached_property
+    def _spent_at(self) -> dict[str, datetime | None]:
+        """When the units of each budget were granted."""
+        return {}
 
     @property
     def tries(self) -> int | None:

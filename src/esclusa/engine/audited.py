@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from esclusa.engine.alert_rules import AlertRules
@@ -193,9 +193,7 @@ class AuditedOperations:
                 continue
             # Nor may it have come to such a state meanwhile.
             frm = tuple(s for s in settlement.frm if s not in refusals or s == settlement.to)
-            permitted.append(
-                replace(settlement, frm=frm) if settlement.ref in by_ref else settlement
-            )
+            permitted.append(settlement.but(frm=frm) if settlement.ref in by_ref else settlement)
         return permitted
 
     async def _finish(self, acted: Acted, chosen: Where, reason: str) -> Acted:

@@ -34,8 +34,9 @@ Work: TypeAlias = Callable[[asyncio.Task[None]], Awaitable[None]]
 
 
 class HandlerPool:
-    """Calls ``handle`` with up to ``batch`` waiting leases at a time, in at most ``size`` tasks.
+    """Handles the waiting leases in at most ``size`` tasks.
 
+    It calls ``handle_one`` with a lease, or ``handle`` with up to ``batch`` if that is not None.
     A task ends when nothing waits. Only one task is started at a time, and it starts the next once
     it has work: handlers that never wait are then run by one task, without waking the others. Once
     ``stopped``, none handles anything more; ``give_back`` is called with the waiting leases.
@@ -48,8 +49,9 @@ class HandlerPool:
         name: str,
         *,
         size: int,
-        batch: int,
+        batch: int | None,
         handle: Callable[[list[HeldLease], asyncio.Task[None]], Awaitable[None]],
+        handle_one: Callable[[HeldLease, asyncio.Task[None]], Awaitable[None]],
         stopped: Callable[[], bool],
         give_back: Callable[[], None],
     ) -> None:
@@ -57,6 +59,7 @@ class HandlerPool:
         self._size = size
         self._batch = batch
         self._handle = handle
+        self._handle_one = handle_one
         self._stopped = stopped
         self._give_back = give_back
         self._waiting: deque[HeldLease] = deque()
@@ -69,7 +72,7 @@ class HandlerPool:
     @property
     def backlog(self) -> int:
         """How many leases wait that no free task begins with at once."""
-        free = (self._size - len(self._tasks)) * self._batch
+        free = (self._size - len(self._tasks)) * (self._batch or 1)
         return max(0, len(self._waiting) - free) + len(self._aside)
 
     @property
@@ -132,7 +135,8 @@ class HandlerPool:
         me = asyncio.current_task()
         assert me is not None
         self._starting = False
-        waiting, first, handle, turns = self._waiting, self._first, self._handle, 0
+        waiting, first, size, turns = self._waiting, self._first, self._batch, 0
+        handle_one = self._handle_one
         try:
             while waiting or first:
                 if self._stopped():
@@ -144,11 +148,11 @@ class HandlerPool:
                     await work(me)
                     continue
                 batch = [waiting.popleft()]
-                while waiting and len(batch) < self._batch:
+                while size is not None and waiting and len(batch) < size:
                     batch.append(waiting.popleft())
                 if waiting and not self._starting:
                     self._start()
-                await handle(batch, me)
+                await (handle_one(batch[0], me) if size is None else self._handle(batch, me))
                 turns += 1
                 if turns % TURNS == 0:
                     await asyncio.sleep(0)
@@ -182,7 +186,8 @@ class HandlerCaller:
         self._stage = stage
         self._handler = stage.handler
         self._single = stage.batch is None
-        self._direct = is_async and stage.timeout is None
+        direct = is_async and stage.timeout is None
+        self._call: Callable[..., Awaitable[Any]] = stage.handler if direct else self._bounded
         self._threads = None if is_async or stage.processes else Threads(stage.name)
         self._processes = (
             HandlerProcesses(stage.name, stage.handler, stage.processes)
@@ -193,21 +198,33 @@ class HandlerCaller:
 
     def call(self, leases: Sequence[Leased], attempt: Attempt) -> Awaitable[Any]:
         """Start the handler; what it answers is awaited by the caller."""
-        argument: Any = leases[0].record if self._single else [lease.record for lease in leases]
-        call: Callable[..., Awaitable[Any]] = self._handler if self._direct else self._bounded
-        return call(argument, attempt)
+        if self._single:
+            return self.call_one(leases[0], attempt)
+        return self._call([lease.record for lease in leases], attempt)
+
+    def call_one(self, lease: Leased, attempt: Attempt) -> Awaitable[Any]:
+        """Start the handler of single records."""
+        return self._call(lease.record, attempt)
 
     def outcomes(self, answer: Any, leases: Sequence[Leased]) -> Sequence[Result]:
         """The outcome of each record; a fault of the handler if it answered something else."""
         if self._single:
-            plain = isinstance(answer, OUTCOMES) and not assigned(leases[0].record)
-            return (answer if plain else self._outcome(answer, leases[0]),)
+            return (self.outcome(answer, leases[0]),)
         count, many = len(leases), isinstance(answer, list | tuple)
         if not many or len(answer) != count:
             got = f"{len(answer)} answers" if many else type(answer).__name__
             fault = text("wrong_answers", stage=self._stage.name, count=count, got=got)
             return [self._fault(WrongAnswer(fault))] * count
-        return [self._outcome(each, lease) for each, lease in zip(answer, leases, strict=True)]
+        return [self.outcome(each, lease) for each, lease in zip(answer, leases, strict=True)]
+
+    def outcome(self, answer: Any, lease: Leased) -> Result:
+        """The outcome of one record; a fault of the handler if it answered something else."""
+        if not isinstance(answer, OUTCOMES):
+            got = type(answer).__name__
+            return self._fault(WrongAnswer(text("wrong_answer", stage=self._stage.name, got=got)))
+        if marks := assigned(lease.record):
+            return self._checked(answer, lease.record, marks)
+        return answer
 
     def took(self, start: float) -> float:
         """Return the seconds since ``start`` and count them in ``pace``."""
@@ -219,14 +236,6 @@ class HandlerCaller:
         for workers in (self._threads, self._processes):
             if workers is not None:
                 workers.close()
-
-    def _outcome(self, answer: Any, lease: Leased) -> Result:
-        if not isinstance(answer, OUTCOMES):
-            got = type(answer).__name__
-            return self._fault(WrongAnswer(text("wrong_answer", stage=self._stage.name, got=got)))
-        if marks := assigned(lease.record):
-            return self._checked(answer, lease.record, marks)
-        return answer
 
     def _checked(self, answer: Outcome, record: Record, marks: Mapping[str, Any]) -> Result:
         """The answer, or a fault if it loses what the handler assigned to the record.

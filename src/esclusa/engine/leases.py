@@ -33,18 +33,12 @@ class HeldLease:
     the attempt ended (None: it has not).
     """
 
-    __slots__ = (
-        "attempt",
-        "lease",
-        "lost",
-        "ref",
-        "renewed",
-        "result",
-        "seconds",
-        "spent_at",
-        "task",
-        "took",
-    )
+    # Set on the class, because there is one for every record.
+    task: asyncio.Task[None] | None = None
+    attempt: Attempt | None = None
+    result: Result | None = None
+    took = 0.0
+    lost = False
 
     def __init__(
         self, lease: Leased, seconds: float, renewed: float, spent_at: datetime | None
@@ -54,11 +48,6 @@ class HeldLease:
         self.seconds = seconds
         self.renewed = renewed
         self.spent_at = spent_at
-        self.task: asyncio.Task[None] | None = None
-        self.attempt: Attempt | None = None
-        self.result: Result | None = None
-        self.took = 0.0
-        self.lost = False
 
     def take_over(self, lease: Leased) -> None:
         """Continue under a newer lease of the same record."""

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from esclusa.engine.clock import StoreClock
 from esclusa.engine.tally import LATE, covering
+from esclusa.model.histogram import add_times
 from esclusa.model.results import FAILED, PROCESSED, RATED, ResultName
 from esclusa.model.system_records import RateRecord
 from esclusa.ports.store import Store
@@ -62,8 +63,7 @@ class Rates:
         if result in count.results:
             count.results[result] += len(times)
             count.seconds += sum(times)
-            for seconds in times:
-                count.histogram[bisect_left(BOUNDS, seconds)] += 1
+            add_times(count.histogram, BOUNDS, times)
 
     def _minute(self) -> datetime:
         return self._clock.now().replace(second=0, microsecond=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 # The newest records of each move that are kept, and the most moves that are kept.
@@ -17,16 +18,16 @@ class RunMoves:
     def __init__(self) -> None:
         self._moves: dict[tuple[str, str, str, str], _Move] = {}
 
-    def add(self, table: str, result: str, frm: str, to: str, id: str) -> None:
-        """Count one settlement: ``result`` is moved, retried, waited or exhausted."""
+    def add(self, table: str, result: str, frm: str, to: str, ids: Sequence[str]) -> None:
+        """Count settlements of these records: ``result`` is moved, retried, waited or exhausted."""
         key = (table, result, frm, to)
         move = self._moves.get(key)
         if move is None:
             if len(self._moves) >= MOST:
                 return
             move = self._moves[key] = _Move()
-        move.count += 1
-        move.ids.append(id)
+        move.count += len(ids)
+        move.ids.extend(ids[-NEWEST:])
 
     def as_json(self) -> list[dict[str, Any]]:
         """Each move with its count and the ids of its newest records, the newest first."""

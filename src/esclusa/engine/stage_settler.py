@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
@@ -32,6 +31,7 @@ from esclusa.model.results import FAILED, ResultName
 from esclusa.model.settlement import Leased, Lost, Rejected, Settled, Settlement, Verdict
 from esclusa.model.stage import Stage
 from esclusa.model.texts import Text, error_text, load, text
+from esclusa.ports.artifacts import KeptArtifact
 from esclusa.ports.telemetry import Telemetry
 
 # What else a log event has of an error.
@@ -105,18 +105,22 @@ class StageSettler:
         except Exception as error:  # noqa: BLE001 - the answer names an undeclared move or a bad field
             self.settle(held, self._unusable(error))
             return
-        if settlement.error is not None:
+        kept: Sequence[KeptArtifact] = ()
+        attempt = held.attempt
+        if attempt is not None:
+            if attempt.kept and isinstance(result, OUTCOMES):
+                # Files belong to an answer: those of a failed attempt need not be on disk.
+                kept = attempt.kept
+            if attempt.lines is not None:
+                settlement = settlement.but(log=attempt.lines.stored())
+        failure = settlement.transition.error
+        if failure is not None:
             self._report(held, settlement)
-            if held.attempt is not None and held.attempt.span is not None:
+            if attempt is not None and attempt.span is not None:
                 # The next attempt links to it.
-                noted = {**settlement.error, "trace": held.attempt.span}
-                settlement = replace(settlement, error=noted)
-        if held.attempt is not None and held.attempt.lines is not None:
-            settlement = replace(settlement, log=held.attempt.lines.stored())
+                settlement = settlement.but(error={**failure, "trace": attempt.span})
         held.result = result
         self.settling += 1
-        # Files belong to an answer: those of a failed attempt need not be on disk.
-        kept = held.attempt.kept if held.attempt and isinstance(result, OUTCOMES) else ()
         self._queue.add(settlement, self, held, kept)
 
     def drop_lost(self, held: HeldLease) -> bool:
@@ -170,7 +174,9 @@ class StageSettler:
         for name, those in ended.items():
             self._count(name, those)
         own = self._takes_exhausted
-        if moved := [s for _, s, v in verdicts if (own or s.effects) and isinstance(v, Settled)]:
+        if moved := [
+            s for _, s, v in verdicts if (own or s.transition.effects) and isinstance(v, Settled)
+        ]:
             self._closer.settled(moved, own=own)
         self._released(sum(map(len, ended.values())))
 
@@ -229,18 +235,19 @@ class StageSettler:
         return stage.exhausted_fields.items() <= settlement.fields.items()
 
     def _result_name(self, held: HeldLease, settlement: Settlement) -> ResultName:
-        if self._exhausts(settlement):
+        failed = settlement.transition.error is not None
+        if failed and self._exhausts(settlement):
             return "exhausted"
         if isinstance(held.result, To):
             return "moved"
-        if settlement.error is not None:
+        if failed:
             return "retried"
         return "given_back" if isinstance(held.result, GivenBack) else "waited"
 
     def _count(self, name: ResultName, ended: _Ended) -> None:
         """Count these, which all have the same result, in the run, the rates and the telemetry."""
-        run = self._run
-        self._leases.release(held for held, _ in ended)
+        run, moves = self._run, _moves(ended)
+        self._leases.release([held for held, _ in ended])
         if name == "moved" and self._gate.breaker is not None:
             self._gate.worked()
         if name == "given_back":
@@ -248,12 +255,11 @@ class StageSettler:
         elif name in _COUNTED_BY_RESULT or (name == "exhausted" and self._stage.exhausted_fields):
             run.counters[name] += len(ended)
         else:
-            run.counters.update(settlement.to for _, settlement in ended if settlement is not None)
+            for (_, to), ids in moves.items():
+                run.counters[to] += len(ids)
         if name not in ("lost", "given_back") and not self._stage.kind.system:
-            for held, settlement in ended:
-                if settlement is not None:
-                    taken, to = held.lease.taken, settlement.to
-                    run.moves.add(held.ref.kind.table, name, taken, to, held.ref.id)
+            for (frm, to), ids in moves.items():
+                run.moves.add(self._stage.kind.table, name, frm, to, ids)
         if name in FAILED:
             run.failed_again += sum(held.lease.attempt > 1 for held, _ in ended)
         if name == "exhausted":
@@ -271,6 +277,15 @@ class StageSettler:
                 | _span_fields(ended[n][0])
             ),
         )
+
+
+def _moves(ended: _Ended) -> Mapping[tuple[str, str], list[str]]:
+    """The ids of the records that were settled, by the states before and after."""
+    moves: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for held, settlement in ended:
+        if settlement is not None:
+            moves[held.lease.taken, settlement.transition.to].append(held.ref.id)
+    return moves
 
 
 def _rejection(result: Result | None, why: str) -> Text:

@@ -42,8 +42,9 @@ class StageWorker:
     handling and settling overlap: records that are being settled take no room, up to the same
     number again.
 
-    One record's way: ``_claim`` → ``_take`` → the pool → ``_attempt`` → ``StageSettler.settle`` →
-    ``StageSettler.written``. ``stage_settler`` makes the settler; it is called with ``released``.
+    One record's way: ``_claim`` → ``_take`` → the pool → ``_attempt_one``, or ``_attempt`` with
+    others → ``StageSettler.settle`` → ``StageSettler.written``. ``stage_settler`` makes the
+    settler; it is called with ``released``.
     """
 
     def __init__(
@@ -85,8 +86,9 @@ class StageWorker:
         self._pool = HandlerPool(
             stage.name,
             size=stage.concurrency,
-            batch=self._size,
+            batch=stage.batch,
             handle=self._attempt,
+            handle_one=self._attempt_one,
             stopped=self._held_back,
             give_back=self._give_back,
         )
@@ -312,19 +314,37 @@ class StageWorker:
 
     # handle
 
-    async def _attempt(self, taken: list[HeldLease], me: asyncio.Task[None]) -> None:
-        """Handle these records, one or a batch, and settle what the handler answers.
+    async def _attempt_one(self, held: HeldLease, me: asyncio.Task[None]) -> None:
+        """Handle one record and settle what the handler answers.
 
-        Loops instead of comprehensions: they save 1 of 14 µs a record where handlers take no time.
+        Every record of a handler without batches passes here: the lists of ``_attempt`` would cost
+        a tenth of what the worker does for it.
         """
-        batch: list[HeldLease] = []
-        leases: list[Leased] = []
-        for held in taken:
-            if not (held.lost and self._settler.drop_lost(held)):
-                batch.append(held)
-                leases.append(held.lease)
+        if self._telemetry.spans:
+            await self._attempt([held], me)
+            return
+        if held.lost and self._settler.drop_lost(held):
+            return
+        lease, handler = held.lease, self._handler
+        attempt = Attempt(self._tools, (lease,), held.spent_at)
+        held.task, held.attempt = me, attempt
+        start, cancels = time.monotonic(), me.cancelling()
+        try:
+            result = handler.outcome(await handler.call_one(lease, attempt), lease)
+        except BaseException as error:  # noqa: BLE001 - an error of this record alone
+            result = self._caught(error, [held], me, cancels)
+        held.task, held.took = None, handler.took(start)
+        self._settler.settle(held, result)
+        # Break a reference cycle: an error's traceback holds this frame since Python 3.13.
+        del result
+        self._freed.set()
+
+    async def _attempt(self, taken: list[HeldLease], me: asyncio.Task[None]) -> None:
+        """Handle a batch, or suspects, and settle what the handler answers."""
+        batch = [held for held in taken if not (held.lost and self._settler.drop_lost(held))]
         if not batch:
             return
+        leases = [held.lease for held in batch]
         attempt = Attempt(self._tools, leases, batch[0].spent_at)
         for held in batch:
             held.task, held.attempt = me, attempt

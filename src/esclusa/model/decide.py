@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from random import Random
 from typing import Any, TypeAlias, assert_never
 
 from esclusa.model.budget import BudgetEmpty
 from esclusa.model.effects import Create, Effect, effects
 from esclusa.model.errors import Failure, StoreConflict, StoreUnavailable, Throttled
+from esclusa.model.kind import Kind
 from esclusa.model.outcome import Outcome, Retry, To, Wait
 from esclusa.model.retry import error_message, error_type, unwrap_group
-from esclusa.model.settlement import Leased, Settlement
+from esclusa.model.settlement import Leased, Settlement, Transition
 from esclusa.model.stage import Stage
 from esclusa.model.storable import storable_text
 from esclusa.model.system_records import DeadLetter, publish
@@ -154,26 +156,49 @@ def _settlement(lease: Leased, who: str, run: str | None, changes: Mapping[str, 
 def _move(
     lease: Leased, stage: Stage, to: To, now: datetime, who: str, run: str | None
 ) -> Settlement:
-    """The settlement of a ``To``: built directly, because it is the most frequent one."""
+    """The settlement of a ``To``. Those that only move share their transition."""
     record = lease.record
     attempts = to.attempts if to.attempts is not None else 0 if to.state in stage.resets else None
-    error = None if to.fault is None else _error(lease, *_describe(to.fault), now)
-    reason = _stored(to.reason) if to.reason is not None else error["type"] if error else None
-    return Settlement(
-        lease.ref,
-        to.state,
-        (record.status,),
-        record.fence,
-        stage.kind.check_fields(to.fields),
-        attempts,
-        to.after,
-        error=error,
-        clear_error=error is None,
-        effects=to.also,
-        who=who,
-        run=run,
-        attempt=record.attempts,
-        reason=reason,
+    if to.fields or to.also or to.after or to.reason is not None or to.fault is not None:
+        error = None if to.fault is None else _error(lease, *_describe(to.fault), now)
+        transition = Transition(
+            stage.kind,
+            to.state,
+            (record.status,),
+            stage.kind.check_fields(to.fields),
+            attempts,
+            to.after,
+            error=error,
+            clear_error=error is None,
+            effects=to.also,
+            who=who,
+            run=run,
+            attempt=record.attempts,
+            reason=_stored(to.reason)
+            if to.reason is not None
+            else error["type"]
+            if error
+            else None,
+        )
+    else:
+        transition = _plain_move(
+            stage.kind, record.status, to.state, attempts, who, run, record.attempts
+        )
+    return Settlement.with_transition(lease.ref, record.fence, transition)
+
+
+@lru_cache(maxsize=1024)
+def _plain_move(
+    kind: Kind,
+    frm: str,
+    to: str,
+    attempts: int | None,
+    who: str,
+    run: str | None,
+    attempt: int,
+) -> Transition:
+    return Transition(
+        kind, to, (frm,), {}, attempts, clear_error=True, who=who, run=run, attempt=attempt
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from esclusa.model.effects import Effect
 from esclusa.model.errors import UndeclaredMove
@@ -15,6 +16,9 @@ from esclusa.model.query import Cond, Order
 from esclusa.model.record import Record
 from esclusa.model.texts import text
 from esclusa.model.value import value
+
+# The fields of a settlement that sets none.
+NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @value
@@ -112,25 +116,25 @@ class Renewal:
 
 
 @value
-class Settlement:
-    """One record's move with its fields, effects and history row: one transaction.
+class Transition:
+    """What a settlement writes, apart from the record it is written to.
 
-    ``fence``: the lease that it ends. None: an operator's move, which ends any lease.
     ``frm``: the states that the record may be in, checked in the transaction. ``to`` may equal the
-    present state: a wait or a retry is not a move. With a fence the record may also be in ``to``
-    already: another program made the same move.
+    present state: a wait or a retry is not a move.
     The record is due ``delay`` seconds after the settlement, or at ``until``.
     ``attempts``: None keeps them. ``error`` becomes the last error, ``clear_error`` empties it.
     ``reason``, ``error``, ``changes`` and ``log`` go to the history; ``changes`` has the old and
     the new value of each field that an operator changed, ``log`` the lines that a handler wrote.
     ``repair``: ``frm`` are states that the lifecycle does not have; ``to`` may be any that it has.
-    Raises UndeclaredMove when it is made with a move that the lifecycle does not have.
+
+    ``held_in``: the states in which the end of a lease finds its record. The record may also be in
+    ``to`` already: another program made the same move. ``undeclared``: the state of ``frm`` from
+    which the lifecycle has no move to ``to``.
     """
 
-    ref: Ref
+    kind: Kind
     to: str
     frm: tuple[str, ...]
-    fence: int | None
     fields: Mapping[str, Any] = field(default_factory=dict)
     attempts: int | None = None
     delay: float = 0.0
@@ -145,17 +149,21 @@ class Settlement:
     repair: bool = False
     changes: Mapping[str, Any] | None = None
     log: Mapping[str, Any] | None = None
+    held_in: tuple[str, ...] = field(init=False)
+    undeclared: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        life, to = self.ref.kind.lifecycle, self.to
+        moves, to = self.kind.lifecycle.moves, self.to
+        self.held_in = self.frm if to in self.frm else (*self.frm, to)  # type: ignore[misc]
         for frm in self.frm:
-            if (frm, to) not in life.moves and not self._allowed(frm):
-                raise UndeclaredMove(str(self.ref), frm, to, life.targets(frm))
+            if (frm, to) not in moves and not self._allowed(frm):
+                self.undeclared = frm  # type: ignore[misc]
 
-    @property
-    def held_in(self) -> tuple[str, ...]:
-        """The states in which the end of a lease finds its record."""
-        return self.frm if self.to in self.frm else (*self.frm, self.to)
+    def check(self, ref: Ref) -> None:
+        """Raise UndeclaredMove, which names the record, if the lifecycle has no such move."""
+        if self.undeclared is not None:
+            targets = self.kind.lifecycle.targets(self.undeclared)
+            raise UndeclaredMove(str(ref), self.undeclared, self.to, targets)
 
     @property
     def overtaken(self) -> str:
@@ -164,10 +172,126 @@ class Settlement:
 
     def _allowed(self, frm: str) -> bool:
         """Whether ``frm`` is ``to`` itself, an earlier name, or a state to repair."""
-        life, to = self.ref.kind.lifecycle, self.to
+        life, to = self.kind.lifecycle, self.to
         if self.repair:
             return frm not in life.states and to in life.states
         return life.allows(frm, to) or (life.current(frm) == to and to in life.states)
+
+
+@value
+class Settlement:
+    """One record's transition with its fields, effects and history row: one transaction.
+
+    ``fence``: the lease that it ends. None: an operator's move, which ends any lease.
+
+    It is made with the values of its transition, or, ``with_transition``, shares one with others:
+    making and writing thousands of equal settlements then costs little.
+    Raises UndeclaredMove when it is made with a move that the lifecycle does not have.
+    """
+
+    ref: Ref
+    fence: int | None
+    transition: Transition
+
+    def __init__(
+        self,
+        ref: Ref,
+        to: str,
+        frm: tuple[str, ...],
+        fence: int | None,
+        fields: Mapping[str, Any] = NO_FIELDS,
+        attempts: int | None = None,
+        delay: float = 0.0,
+        until: datetime | None = None,
+        error: Mapping[str, Any] | None = None,
+        clear_error: bool = False,
+        effects: tuple[Effect, ...] = (),
+        who: str = "",
+        run: str | None = None,
+        attempt: int | None = None,
+        reason: str | None = None,
+        repair: bool = False,
+        changes: Mapping[str, Any] | None = None,
+        log: Mapping[str, Any] | None = None,
+    ) -> None:
+        transition = Transition(
+            ref.kind, to, frm, fields, attempts, delay, until, error, clear_error, effects, who,
+            run, attempt, reason, repair, changes, log,
+        )  # fmt: skip
+        transition.check(ref)
+        self.ref, self.fence, self.transition = ref, fence, transition  # type: ignore[misc]
+
+    @classmethod
+    def with_transition(cls, ref: Ref, fence: int | None, transition: Transition) -> Settlement:
+        transition.check(ref)
+        made = cls.__new__(cls)
+        made.ref, made.fence, made.transition = ref, fence, transition  # type: ignore[misc]
+        return made
+
+    def but(self, **changes: Any) -> Settlement:
+        """A settlement of the same record whose transition differs in these values."""
+        changed = replace(self.transition, **changes)
+        return Settlement.with_transition(self.ref, self.fence, changed)
+
+    @property
+    def to(self) -> str:
+        return self.transition.to
+
+    @property
+    def frm(self) -> tuple[str, ...]:
+        return self.transition.frm
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self.transition.fields
+
+    @property
+    def attempts(self) -> int | None:
+        return self.transition.attempts
+
+    @property
+    def delay(self) -> float:
+        return self.transition.delay
+
+    @property
+    def until(self) -> datetime | None:
+        return self.transition.until
+
+    @property
+    def error(self) -> Mapping[str, Any] | None:
+        return self.transition.error
+
+    @property
+    def clear_error(self) -> bool:
+        return self.transition.clear_error
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return self.transition.effects
+
+    @property
+    def who(self) -> str:
+        return self.transition.who
+
+    @property
+    def run(self) -> str | None:
+        return self.transition.run
+
+    @property
+    def attempt(self) -> int | None:
+        return self.transition.attempt
+
+    @property
+    def reason(self) -> str | None:
+        return self.transition.reason
+
+    @property
+    def changes(self) -> Mapping[str, Any] | None:
+        return self.transition.changes
+
+    @property
+    def log(self) -> Mapping[str, Any] | None:
+        return self.transition.log
 
 
 @value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, Literal
 
 from esclusa.model.gauge import Gauge
+from esclusa.model.histogram import add_times
 from esclusa.model.value import value
 
 _MILLISECONDS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500)
@@ -25,9 +25,9 @@ class _Times:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.sum = 0.0
 
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
-        self.sum += seconds
+    def add(self, *times: float) -> None:
+        add_times(self.counts, BUCKETS, times)
+        self.sum += sum(times)
 
     def cumulative(self) -> list[tuple[str, float]]:
         return list(zip([*map(str, BUCKETS), "+Inf"], accumulate(self.counts), strict=True))
@@ -111,9 +111,7 @@ class Metrics:
         """Count attempts that ended with this result; ``times``: the seconds of each handler."""
         with self._lock:
             self._settled[stage, result] = self._settled.get((stage, result), 0) + len(times)
-            handle = self._handle.setdefault(stage, _Times())
-            for seconds in times:
-                handle.add(seconds)
+            self._handle.setdefault(stage, _Times()).add(*times)
 
     def claimed(self, stage: str, count: int, seconds: float) -> None:
         with self._lock:

@@ -117,7 +117,7 @@ class SettlementCommit:
             doc = self._doc(s.ref)
             if doc is None or not doc.exists or not _may_settle(doc, s):
                 verdicts.append(Lost(s.ref))
-            elif s.fence is not None and doc.status not in s.held_in:
+            elif s.fence is not None and doc.status not in s.transition.held_in:
                 verdicts.append(Lost(s.ref, doc.status))
                 doc.give_up(self.context, s)
             elif i in rejected:

@@ -182,7 +182,7 @@ class DocumentState:
 
     def give_up(self, context: CallContext, s: Settlement) -> None:
         """End the lease of a record that another program has moved; change nothing else."""
-        self.add_step(s.frm[0], self.status, context.now, "", s.run, None, s.overtaken)
+        self.add_step(s.frm[0], self.status, context.now, "", s.run, None, s.transition.overtaken)
         self.end_lease(context, self.status, self.status)
 
     # Writing

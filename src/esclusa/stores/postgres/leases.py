@@ -135,10 +135,10 @@ async def end_overtaken(
         context.offset,
         [s.ref.id for s in given],
         [s.fence for s in given],
-        [joined(s.held_in) for s in given],
+        [joined(s.transition.held_in) for s in given],
         [s.frm[0] for s in given],
         [s.run for s in given],
-        [s.overtaken for s in given],
+        [s.transition.overtaken for s in given],
     )
     return {row[0]: row[1] for row in rows}
 

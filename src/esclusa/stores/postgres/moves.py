@@ -8,12 +8,13 @@ matches rows by id and fence (or state), moves them, and adds to the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from esclusa.model.effects import Exists
 from esclusa.model.query import Cond
-from esclusa.model.settlement import Settlement
+from esclusa.model.settlement import Settlement, Transition
 from esclusa.model.value import value
 from esclusa.stores.postgres.codec import Table, TableColumn, json_text, literal, literals
 from esclusa.stores.postgres.statements import (
@@ -54,28 +55,32 @@ def in_joined(table: Table, states: str) -> str:
     return f"{table.status.read()} = ANY(string_to_array({states}, '{_SEPARATOR}'))"
 
 
-@value
-class SettlementRow:
-    """One move: its number in the call, the settlement, and a guard that must be false."""
-
-    number: int
-    settlement: Settlement
-    guard: Exists | None = None
+# One move: its number in the call, the settlement, and a guard that must be false.
+SettlementRow: TypeAlias = tuple[int, Settlement, Exists | None]
 
 
 def grouped(rows: Iterable[SettlementRow]) -> dict[tuple[Any, ...], list[SettlementRow]]:
     """Group rows by the statement that they need."""
     groups: dict[tuple[Any, ...], list[SettlementRow]] = {}
+    known: dict[tuple[int, bool], list[SettlementRow]] = {}  # by a transition that many share
     for row in rows:
-        s = row.settlement
-        fields = tuple(sorted(s.fields)) if s.fields else ()
-        guard = None if row.guard is None else _guard_shape(row.guard)
-        details: tuple[str, ...] = ()
-        if s.changes is not None or s.log is not None:
-            details = tuple(name for name in _DETAILS if getattr(s, name) is not None)
-        key = (s.ref.kind.table, s.fence is not None, fields, guard, details)
-        groups.setdefault(key, []).append(row)
+        _, settlement, guard = row
+        shared = id(settlement.transition), settlement.fence is None
+        group = known.get(shared) if guard is None else None
+        if group is None:
+            group = groups.setdefault(_statement_key(settlement, guard), [])
+            if guard is None:
+                known[shared] = group
+        group.append(row)
     return groups
+
+
+def _statement_key(settlement: Settlement, guard: Exists | None) -> tuple[Any, ...]:
+    transition = settlement.transition
+    fields = tuple(sorted(transition.fields))
+    details = tuple(name for name in _DETAILS if getattr(transition, name) is not None)
+    shape = None if guard is None else _guard_shape(guard)
+    return (transition.kind.table, settlement.fence is not None, fields, shape, details)
 
 
 async def move(
@@ -83,23 +88,23 @@ async def move(
 ) -> set[int]:
     """Move the rows of one group; return the numbers of those that moved."""
     _, fenced, names, shape, details = key
-    table = context.table(rows[0].settlement.ref.kind)
-    ids = [row.settlement.ref.id for row in rows]
+    table = context.table(rows[0][1].ref.kind)
+    ids = [settlement.ref.id for _, settlement, _ in rows]
     if len(table.possible_ids(ids)) < len(ids):
-        rows = [row for row in rows if table.is_possible_id(row.settlement.ref.id)]
+        rows = [row for row in rows if table.is_possible_id(row[1].ref.id)]
     if not rows:
         return set()
     params = _params(context, table, fenced, names, rows, details)
     shared = tuple(param.shared for param in params)
     statement = table.statement(
         ("move", fenced, names, shape, details, wake, shared),
-        lambda: _move_statement(context, table, fenced, names, rows[0].guard, wake, params),
+        lambda: _move_statement(context, table, fenced, names, rows[0][2], wake, params),
     )
     values = (param.values[0] if param.shared else param.values for param in params)
     [answer] = await context.fetch(statement, context.offset, *values)
     if answer[0] < len(rows):
         rows = [rows[n - 1] for n in answer[1] or ()]
-    return {row.number for row in rows}
+    return {number for number, _, _ in rows}
 
 
 @value
@@ -115,10 +120,6 @@ class MoveParam:
     shared: bool
 
 
-def _param(label: str, type: str, values: list[Any], may_share: bool = True) -> MoveParam:
-    return MoveParam(label, type, values, may_share and values.count(values[0]) == len(values))
-
-
 def _params(
     context: WriteContext,
     table: Table,
@@ -127,43 +128,56 @@ def _params(
     rows: list[SettlementRow],
     details: Sequence[str],
 ) -> list[MoveParam]:
-    each = [row.settlement for row in rows]
-    states = [joined(s.held_in if fenced else s.frm) for s in each]
+    settlements = [settlement for _, settlement, _ in rows]
+    each = [settlement.transition for settlement in settlements]
+    if each.count(each[0]) == len(each):
+        each = each[:1]  # all settlements share it
+
+    def param(label: str, type: str, value_of: Callable[[Transition], Any]) -> MoveParam:
+        values = [value_of(transition) for transition in each]
+        return MoveParam(label, type, values, values.count(values[0]) == len(values))
+
     params = [
-        _param("id", "text", [s.ref.id for s in each], may_share=False),
-        _param("states", "text", states),
-        _param("target", "text", [s.to for s in each]),
-        _param("attempts", "bigint", [s.attempts for s in each]),
-        _param("until", "timestamptz", [s.until for s in each]),
-        _param("delay", "double precision", [s.delay for s in each]),
-        _param("error", "jsonb", [None if s.error is None else json_text(s.error) for s in each]),
-        _param("clear", "boolean", [s.clear_error for s in each]),
+        MoveParam("id", "text", [s.ref.id for s in settlements], shared=False),
+        param("states", "text", lambda t: joined(t.held_in if fenced else t.frm)),
+        param("target", "text", lambda t: t.to),
+        param("attempts", "bigint", lambda t: t.attempts),
+        param("until", "timestamptz", lambda t: t.until),
+        param("delay", "double precision", lambda t: t.delay),
+        param("error", "jsonb", lambda t: None if t.error is None else json_text(t.error)),
+        param("clear", "boolean", lambda t: t.clear_error),
     ]
     if fenced:
         # not shared, though fences often are equal: the planner would guess how many rows have it
-        params.append(_param("fence", "bigint", [s.fence for s in each], may_share=False))
+        fences = [s.fence for s in settlements]
+        params.append(MoveParam("fence", "bigint", fences, shared=False))
     if table.kind.history:
         params += [
-            _param("who", "text", [s.who for s in each]),
-            _param("run", "text", [s.run for s in each]),
-            _param("attempt", "bigint", [s.attempt for s in each]),
-            _param("reason", "text", [s.reason for s in each]),
+            param("who", "text", lambda t: t.who),
+            param("run", "text", lambda t: t.run),
+            param("attempt", "bigint", lambda t: t.attempt),
+            param("reason", "text", lambda t: t.reason),
         ]
-        params += [
-            _param(name, "jsonb", [json_text(getattr(s, name)) for s in each]) for name in details
-        ]
-    bound = [(f"f_{name}", table.columns[name], [s.fields[name] for s in each]) for name in names]
-    if rows[0].guard is not None:
-        guards = [_bound(row.guard) for row in rows if row.guard is not None]
-        columns = context.table(rows[0].guard.kind).columns
+        params += [param(name, "jsonb", partial(_detail, name)) for name in details]
+    bound = [
+        (f"f_{name}", table.columns[name], [s.fields[name] for s in settlements]) for name in names
+    ]
+    guard = rows[0][2]
+    if guard is not None:
+        guards = [_bound(each) for _, _, each in rows if each is not None]
+        columns = context.table(guard.kind).columns
         bound += [
             (f"g{n}", columns[name], [operands[n][1] for operands in guards])
             for n, (name, _) in enumerate(guards[0])
         ]
     return params + [
-        _param(label, column.parameter_type, column.encode(values), may_share=False)
+        MoveParam(label, column.parameter_type, column.encode(values), shared=False)
         for label, column, values in bound
     ]
+
+
+def _detail(name: str, transition: Transition) -> str:
+    return json_text(getattr(transition, name))
 
 
 def _move_statement(

@@ -11,7 +11,7 @@ settlements the call has.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +19,14 @@ from typing import Any, TypeVar
 from esclusa.model.effects import Add, Create, Effect, Move, Wake
 from esclusa.model.errors import UndeclaredMove
 from esclusa.model.kind import Kind, Ref
-from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
+from esclusa.model.settlement import (
+    Lost,
+    Rejected,
+    Settled,
+    Settlement,
+    Transition,
+    Verdict,
+)
 from esclusa.model.storable import misfit
 from esclusa.stores.isolate import describe
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch, error_message
@@ -74,6 +81,8 @@ async def settle(
         except EffectsRejected as rejection:
             rejected |= rejection.faults
             numbered = [(n, s) for n, s in numbered if n not in rejected]
+    if len(done) == len(settlements):
+        return [Settled(s.ref) for s in settlements]
     lost = [s for n, s in numbered if n not in done and s.fence is not None]
     moved_to = await _overtaken(context(connections.fetch), lost) if lost else {}
     return [
@@ -109,14 +118,14 @@ async def _settle(
     limits: StatementLimits | None,
 ) -> set[int]:
     """Return the numbers of the settlements that moved their record."""
-    rounds = _rounds([SettlementRow(n, s) for n, s in numbered])
+    rounds = _rounds([(n, s, None) for n, s in numbered])
     groups = grouped(rounds[0])
-    if len(rounds) == 1 and len(groups) == 1 and not any(s.effects for _, s in numbered):
+    transitions = _transitions(s for _, s in numbered)
+    if len(rounds) == 1 and len(groups) == 1 and not any(t.effects for t in transitions):
         # without effects and of one form: one statement, without a transaction around it
         single = context(partial(connections.fetch, limits=limits, retry_locks=False))
         ((key, group),) = groups.items()
-        table = single.table(group[0].settlement.ref.kind)
-        wake = any(table.wakes(state) for _, state in _due_at_once(s for _, s in numbered))
+        wake = bool(_woken(single.table, transitions))
         return await move(single, key, group, wake=wake)
     return await connections.transaction(
         lambda connection: _in_transaction(context(connection.fetch), numbered, rounds),
@@ -136,7 +145,7 @@ async def _in_transaction(
         for key, group in grouped(rows).items():
             done |= await move(context, key, group, wake=False)
     moved = [(n, s) for n, s in numbered if n in done]
-    woken = _woken(context.table, (s for _, s in moved))
+    woken = _woken(context.table, _transitions(s for _, s in moved))
     woken |= await _apply(context, [(n, s) for n, s in moved if s.effects])
     if woken and not context.portable:
         await notify(context.fetch, context.channel, sorted(woken))
@@ -148,22 +157,18 @@ def woken_tables(table_of: Callable[[Kind], Table], settlements: Sequence[Settle
     changed = {
         e.record.kind if isinstance(e, Create) else e.kind for s in settlements for e in s.effects
     }
-    return _woken(table_of, settlements) | {kind.table for kind in changed}
+    return _woken(table_of, _transitions(settlements)) | {kind.table for kind in changed}
 
 
-def _woken(table_of: Callable[[Kind], Table], settlements: Iterable[Settlement]) -> set[str]:
+def _transitions(settlements: Iterable[Settlement]) -> Collection[Transition]:
+    """Return their transitions: few, if many settlements share them."""
+    return {id(s.transition): s.transition for s in settlements}.values()
+
+
+def _woken(table_of: Callable[[Kind], Table], transitions: Iterable[Transition]) -> set[str]:
     """Return the tables in which a record is due at once in a state that a stage takes."""
-    found = _due_at_once(settlements)
+    found = {(t.kind.table, t.to): t.kind for t in transitions if t.until is None and t.delay <= 0}
     return {table for (table, state), kind in found.items() if table_of(kind).wakes(state)}
-
-
-def _due_at_once(settlements: Iterable[Settlement]) -> dict[tuple[str, str], Kind]:
-    """Return table and state of what is due at once: few, however many settlements there are."""
-    return {
-        (s.ref.kind.table, s.to): s.ref.kind
-        for s in settlements
-        if s.until is None and s.delay <= 0
-    }
 
 
 def explain(settlement: Settlement, error: Exception) -> str:
@@ -180,13 +185,14 @@ def explain(settlement: Settlement, error: Exception) -> str:
 
 def _rounds(rows: list[SettlementRow]) -> list[list[SettlementRow]]:
     """Split rows, in order, so that no round has a record twice. Nearly always there is one."""
-    if len({row.settlement.ref.id for row in rows}) == len(rows):
+    if len({settlement.ref.id for _, settlement, _ in rows}) == len(rows):
         return [rows]
     rounds: defaultdict[int, list[SettlementRow]] = defaultdict(list)
     seen: Counter[Ref] = Counter()
     for row in rows:
-        rounds[seen[row.settlement.ref]].append(row)
-        seen[row.settlement.ref] += 1
+        ref = row[1].ref
+        rounds[seen[ref]].append(row)
+        seen[ref] += 1
     return list(rounds.values())
 
 
@@ -347,13 +353,13 @@ async def _move(
             reason=effect.reason,
             changes=effect.changes,
         )
-        rows.append(SettlementRow(n, settlement, effect.unless))
+        rows.append((n, settlement, effect.unless))
     for key, group in grouped(rows).items():
         done = await move(context, key, group, wake=False)
-        table = context.table(group[0].settlement.ref.kind)
-        if any(row.number in done and table.wakes(row.settlement.to) for row in group):
+        table = context.table(group[0][1].ref.kind)
+        if any(n in done and table.wakes(moved.to) for n, moved, _ in group):
             woken.add(table.name)
-        undone = [moves[row.number] for row in group if row.number not in done]
+        undone = [moves[n] for n, _, _ in group if n not in done]
         faults |= await _faults(context, table, [(n, m) for n, m in undone if not m.frm])
     return faults
 

@@ -78,7 +78,7 @@ def _settle(
         if row is None or not _applies(s, row):
             verdicts.append(Lost(s.ref))
             continue
-        if s.fence is not None and row.status not in s.held_in:
+        if s.fence is not None and row.status not in s.transition.held_in:
             verdicts.append(_give_up(transaction, s, row))
             continue
         if i in rejected:
@@ -121,7 +121,16 @@ def _give_up(transaction: Transaction, s: Settlement, row: RowState) -> Lost:
     )
     row.holder = None
     if kind.history:
-        step = (s.frm[0], row.status, transaction.stamp, "", s.run, None, s.overtaken, None)
+        step = (
+            s.frm[0],
+            row.status,
+            transaction.stamp,
+            "",
+            s.run,
+            None,
+            s.transition.overtaken,
+            None,
+        )
         transaction.add_history({(kind.table, *step): [row.id]})
     return Lost(s.ref, row.status)
 
