@@ -29,7 +29,7 @@ from conformance.kinds import AGE, COLLECT, READ, WORK, Job, Note, Old, Post
 from esclusa.model.effects import Move
 from esclusa.model.kind import Ref
 from esclusa.model.query import query
-from esclusa.model.settlement import Lost, Rejected, Settled, Settlement
+from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Transition
 
 BAD = {
     "message": "Petición rechazada 🚫",
@@ -432,3 +432,31 @@ async def test_a_settlement_that_cannot_be_written_is_rejected_and_never_raises(
     assert alone.ref == old.ref
     assert alone.why
     assert (await read(store, Old, "o")).status == "working"
+
+
+async def test_settlements_that_share_a_transition_are_each_judged_alone(store: Any) -> None:
+    """One lease was lost and one record was moved by an operator: the others are settled."""
+    await set_clock(store)
+    await insert_new(store, *(Job(id=f"j{n:02}") for n in range(20)))
+    leases = {x.record.id: x for x in await claim(store, WORK, limit=20)}
+    [first, second, *others] = leases.values()
+    await settle_all(store, operator_move(first.ref, "working", "done"))
+    await settle_all(store, settlement_of(second, "pending"))
+    again = await claim_one(store, WORK, second.record.id)
+    transition = Transition(
+        Job.kind, "done", ("working",), clear_error=True, who="w1", run="r1", attempt=1
+    )
+    shared = [
+        Settlement.with_transition(x.ref, x.fence, transition) for x in (first, second, *others)
+    ]
+    verdicts = await store.settle(shared)
+    assert [type(verdict) for verdict in verdicts] == [Lost, Lost, *[Settled] * 18]
+    for lease in others:
+        job = await read(store, Job, lease.record.id)
+        assert (job.status, job.leased_by, job.fence) == ("done", None, lease.fence)
+        steps = await store.history(lease.ref)
+        assert [(s.frm, s.to, s.run) for s in steps[-1:]] == [("working", "done", "r1")]
+        await assert_chain(store, lease.ref)
+    assert (await read(store, Job, second.record.id)).fence == again.fence
+    assert [type(v) for v in await store.settle(shared)] == [Lost] * 20  # nothing twice
+    assert [len(await store.history(x.ref)) for x in others] == [2] * 18

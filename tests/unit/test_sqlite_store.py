@@ -22,7 +22,14 @@ from esclusa.model.query import above, not_null, query
 from esclusa.model.record import Record
 from esclusa.model.settlement import ClaimRequest, Settled, Settlement
 from esclusa.model.stage import Stage, make_stage
-from esclusa.stores.sqlite import SqliteStore, claim_statements, queries, statements, system_tables
+from esclusa.stores.sqlite import (
+    SqliteStore,
+    claim_statements,
+    queries,
+    settlements,
+    statements,
+    system_tables,
+)
 from esclusa.stores.sqlite.codec import (
     DECIMAL_COLLATION,
     compare_decimals,
@@ -159,6 +166,14 @@ async def test_a_row_is_found_by_its_id(store: SqliteStore) -> None:
         store, CompiledKind(Attached.kind).select_states, [statements.text_array(["1"])]
     )
     assert "USING INTEGER PRIMARY KEY" in explained
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.table)
+async def test_alike_settlements_find_their_rows_by_id(store: SqliteStore, kind: Kind) -> None:
+    statement = settlements.alike_statement(kind, [kind.track["status"]])
+    explained = plan(store, statement, ["done", statements.text_array(["1"]), 1, "working"])
+    assert re.search(rf"SEARCH {kind.table} USING .*\((rowid|{kind.id_column})=\?\)", explained)
+    assert f"SCAN {kind.table}" not in explained
 
 
 async def test_a_dropped_index_is_reported(store: SqliteStore) -> None:

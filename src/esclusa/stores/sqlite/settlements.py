@@ -4,29 +4,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, assert_never
 
 from esclusa.model.effects import Add, Create, Effect, Exists, Move, Wake
 from esclusa.model.errors import UndeclaredMove
-from esclusa.model.kind import Ref
+from esclusa.model.kind import Kind, Ref
 from esclusa.model.record import Record
-from esclusa.model.settlement import Lost, Rejected, Settled, Settlement, Verdict
+from esclusa.model.settlement import (
+    Lost,
+    Rejected,
+    Settled,
+    Settlement,
+    Transition,
+    Verdict,
+)
 from esclusa.stores.sqlite import inserts
 from esclusa.stores.sqlite.client import fetch_value
 from esclusa.stores.sqlite.codec import encode_json, encode_time
 from esclusa.stores.sqlite.statements import (
     conditions,
+    expr,
     locator,
     quote,
     table_of,
+    text_array,
     time_expr,
     where_clause,
 )
 from esclusa.stores.sqlite.transaction import (
     MOVE_COLUMNS,
     SETTLE_COLUMNS,
+    SHARED,
     RowState,
     RowUpdates,
     Steps,
@@ -43,6 +53,8 @@ class EffectRefused(Exception):
 def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     """Apply settlements; if some are rejected, undo everything and apply the others again."""
     connection = transaction.connection
+    if _settle_alike(transaction, settlements):
+        return [Settled(s.ref) for s in settlements]
     rejected: dict[int, str] = {}
     while True:
         connection.execute("SAVEPOINT settle")
@@ -62,6 +74,54 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
             )
         }
         rejected |= independent or dict(list(faults.items())[:1])
+
+
+def _settle_alike(transaction: Transaction, settlements: Sequence[Settlement]) -> bool:
+    """Write settlements that share a transition without fields and effects.
+
+    Return whether they all were written; otherwise none is. Their rows are not read first: one
+    statement for each fence checks and writes them. That halves the cost of the most frequent kind
+    of settlement.
+    """
+    t = settlements[0].transition
+    if len(settlements) < SHARED or len(t.frm) != 1 or t.fields or t.effects or t.error:
+        return False
+    ids: dict[int, list[str]] = {}
+    for s in settlements:
+        if s.transition is not t or s.fence is None:
+            return False
+        ids.setdefault(s.fence, []).append(s.ref.id)
+    connection, kind, [before] = transaction.connection, t.kind, t.frm
+    sets: dict[str, Any] = dict(zip(SETTLE_COLUMNS, _settled(transaction, t), strict=True))
+    if t.attempts is not None:
+        sets["attempts"] = t.attempts
+    if t.clear_error:
+        sets |= dict.fromkeys(transaction.kinds[kind].error_columns)
+    sets |= transaction.lease_end(kind, before, t.to)
+    columns = {kind.track[name]: value for name, value in sets.items() if name in kind.track}
+    statement = alike_statement(kind, columns)
+    connection.execute("SAVEPOINT alike")
+    for fence, wanted in ids.items():
+        values = (*columns.values(), text_array(wanted), fence, before)
+        connection.execute(statement, values)
+        if connection.changes() != len(wanted):
+            connection.execute("ROLLBACK TO alike; RELEASE alike")
+            transaction.woken.clear()
+            return False
+        if kind.history:
+            step = (before, t.to, transaction.stamp, t.who, t.run, t.attempt, t.reason, None)
+            transaction.add_history({(kind.table, *step): wanted})
+    connection.execute("RELEASE alike")
+    return True
+
+
+def alike_statement(kind: Kind, columns: Iterable[str]) -> str:
+    """Return the update of held rows by their ids, fence and state."""
+    # The plus: rows are found by id, not by state.
+    return f"""UPDATE {table_of(kind)} SET {", ".join(f"{quote(column)} = ?" for column in columns)}
+        WHERE {quote(kind.id_column)} IN (SELECT value FROM carray(?))
+            AND {expr(kind, "fence")} = ? AND {quote(kind.track["leased_by"])} IS NOT NULL
+            AND +{expr(kind, "status")} = ?"""
 
 
 def _settle(
@@ -137,17 +197,10 @@ def _give_up(transaction: Transaction, s: Settlement, row: RowState) -> Lost:
 
 def _move(transaction: Transaction, updates: RowUpdates, s: Settlement, row: RowState) -> None:
     kind = s.ref.kind
-    if s.until is None and s.delay <= 0:
-        due, due_now = transaction.stamp, True
-    else:
-        moment = s.until or transaction.now + timedelta(seconds=s.delay)
-        due, due_now = encode_time(moment), moment <= transaction.now
-    if due_now:
-        transaction.woken.add(kind.table)
     before = row.status
     row.status, row.holder = s.to, None
     columns: tuple[str, ...] = SETTLE_COLUMNS
-    values: tuple[Any, ...] = (s.to, due, None, transaction.stamp)
+    values = _settled(transaction, s.transition)
     if s.fence is None or s.attempts is not None:
         row.fence += s.fence is None
         row.attempts = row.attempts if s.attempts is None else s.attempts
@@ -165,6 +218,18 @@ def _move(transaction: Transaction, updates: RowUpdates, s: Settlement, row: Row
         extras = transaction.lease_end(kind, before, s.to)
         columns, values = (*columns, *extras), (*values, *extras.values())
     updates.add(kind, row.locator, columns, values, s.fields)
+
+
+def _settled(transaction: Transaction, t: Transition) -> tuple[Any, ...]:
+    """Return the values of ``SETTLE_COLUMNS``, and note that a record may be due now."""
+    if t.until is None and t.delay <= 0:
+        due, due_now = transaction.stamp, True
+    else:
+        moment = t.until or transaction.now + timedelta(seconds=t.delay)
+        due, due_now = encode_time(moment), moment <= transaction.now
+    if due_now:
+        transaction.woken.add(t.kind.table)
+    return (t.to, due, None, transaction.stamp)
 
 
 # effects
