@@ -223,6 +223,21 @@ def test_a_locked_row_waits_alone_and_is_written_when_the_lock_goes() -> None:
     run_shifted(main())
 
 
+def test_many_locked_rows_are_reported_together() -> None:
+    async def main() -> None:
+        world = World()
+        world.store.locked = {*names(500)}
+        world.add(*names(500))
+        await asyncio.sleep(1)
+        world.store.locked.clear()
+        await asyncio.sleep(2)
+        assert world.verdicts.of(Settled) == {*names(500)}
+        lines = [(level, f["records"]) for level, _, f in world.events.seen if "records" in f]
+        assert lines == [("warning", 500), ("info", 500)]
+
+    run_shifted(main())
+
+
 def test_a_lock_is_looked_for_every_two_seconds_at_most() -> None:
     async def main() -> None:
         world = World()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -19,7 +19,8 @@ _WARN_AGAIN = 30.0
 class LockedSettlements:
     """Has settlements sent again, all together, until the locks on their records are gone.
 
-    ``resend`` sends some of them and calls ``add`` or ``remove`` for each. ``spawn`` starts a task.
+    ``resend`` sends some of them and calls ``add`` or ``remove`` with them. ``spawn`` starts a
+    task.
     """
 
     def __init__(
@@ -43,22 +44,29 @@ class LockedSettlements:
         """Forget them all."""
         self._waiting.clear()
 
-    def add(self, entry: Entry, why: str) -> None:
-        """Let a settlement wait, or go on waiting."""
-        now = _now()
-        _, since, warned = self._waiting.get(id(entry), (entry, now, -inf))
-        if now - warned >= _WARN_AGAIN:
-            warned = now
-            self._report("warning", f"settle: {why}; its outcome is kept, will retry", entry, since)
-        if not self._waiting:
+    def add(self, locked: Sequence[tuple[Entry, str]]) -> None:
+        """Let settlements wait, or go on waiting; one warning says why the first of them waits."""
+        now, reported = _now(), list[tuple[str, Entry, float]]()
+        if locked and not self._waiting:
             self._spawn(self._send_again())
-        self._waiting[id(entry)] = entry, since, warned
+        for entry, why in locked:
+            _, since, warned = self._waiting.get(id(entry), (entry, now, -inf))
+            if now - warned >= _WARN_AGAIN:
+                warned = now
+                reported.append((why, entry, since))
+            self._waiting[id(entry)] = entry, since, warned
+        if reported:
+            why, entry, since = reported[0]
+            message = f"settle: {why}; its outcome is kept, will retry"
+            self._report("warning", message, entry, since, len(reported))
 
-    def remove(self, entry: Entry) -> None:
-        """End the wait of a settlement that was written, if it waited."""
-        if waited := self._waiting.pop(id(entry), None):
+    def remove(self, written: Iterable[Entry]) -> None:
+        """End the wait of settlements that were written, of those that waited."""
+        waited = [self._waiting.pop(id(entry), None) for entry in written]
+        if ended := [each for each in waited if each is not None]:
+            entry, since, _ = ended[0]
             message = "settle: the lock is gone; the outcome is written"
-            self._report("info", message, entry, waited[1])
+            self._report("info", message, entry, since, len(ended))
 
     async def _send_again(self) -> None:
         pause = _PAUSE
@@ -68,11 +76,12 @@ class LockedSettlements:
             await self._resend(entries)
             pause = _PAUSE if len(self._waiting) < len(entries) else min(_PAUSE_MOST, pause * 2)
 
-    def _report(self, level: str, message: str, entry: Entry, since: float) -> None:
-        seconds = round(_now() - since, 1)
-        self._telemetry.event(
-            level, message, queue=self._name, record=str(entry[0].ref), seconds=seconds
-        )
+    def _report(self, level: str, message: str, entry: Entry, since: float, records: int) -> None:
+        """Write a line about this settlement, which stands for so many."""
+        about = {"record": str(entry[0].ref), "seconds": round(_now() - since, 1)}
+        if records > 1:
+            about["records"] = records
+        self._telemetry.event(level, message, queue=self._name, **about)
 
 
 def _now() -> float:

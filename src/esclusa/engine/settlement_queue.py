@@ -380,13 +380,11 @@ class SettlementQueue:
     ) -> tuple[list[Entry], list[Verdict]]:
         """Put aside what is locked and return the rest."""
         pairs = list(zip(batch, verdicts, strict=True))
-        for entry, verdict in pairs:
-            if isinstance(verdict, Locked):
-                self._locked.add(entry, verdict.why)
-            else:
-                self._locked.remove(entry)
-        self._put_aside([entry for entry, verdict in pairs if isinstance(verdict, Locked)])
+        locked = [(entry, v.why) for entry, v in pairs if isinstance(v, Locked)]
         rest = [(entry, verdict) for entry, verdict in pairs if not isinstance(verdict, Locked)]
+        self._locked.add(locked)
+        self._locked.remove(entry for entry, _ in rest)
+        self._put_aside([entry for entry, _ in locked])
         return [entry for entry, _ in rest], [verdict for _, verdict in rest]
 
     def _pass(self, count: int) -> None:
