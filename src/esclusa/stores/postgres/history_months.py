@@ -21,6 +21,9 @@ AHEAD = 12
 # A month that begins so soon is left to the old table: writers' clocks may be ahead.
 _SOON = timedelta(days=2)
 _BOUND = "history_before_until"
+# As migration 0009 sets it for a history that is one table.
+_VACUUM = """autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_cost_limit = 2000"""
 
 _IS_DIVIDED = "SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass($1)"
 _PARTITIONS = r"""SELECT c.relname, greatest(c.reltuples, 0)::bigint,
@@ -104,7 +107,7 @@ async def _attach(connection: Any, installation: Installation, first: datetime) 
             ALTER TABLE {history} ATTACH PARTITION {before}
                 FOR VALUES FROM (MINVALUE) TO ({literal(first.isoformat())});
             ALTER TABLE {before} DROP CONSTRAINT {_BOUND};
-            CREATE TABLE {rest} PARTITION OF {history} DEFAULT;
+            CREATE TABLE {rest} PARTITION OF {history} DEFAULT WITH ({_VACUUM});
             {installation.mark_statement(history)}; {installation.mark_statement(rest)}"""
         )
         for (grant,) in grants:
@@ -129,7 +132,8 @@ async def add_months(connections: ConnectionPools, now: datetime) -> list[str]:
             ident = installation.system(name)
             bounds = f"FROM ({literal(month.isoformat())}) TO ({literal(following.isoformat())})"
             statement = (
-                f"CREATE TABLE {ident} PARTITION OF {installation.history} FOR VALUES {bounds};"
+                f"CREATE TABLE {ident} PARTITION OF {installation.history} FOR VALUES {bounds}"
+                f" WITH ({_VACUUM});"
                 f" {installation.mark_statement(ident)}"
             )
             if await _changed(connections, statement):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pydantic_core import from_json
@@ -15,7 +15,7 @@ from esclusa.model.query import Query
 from esclusa.model.settlement import Step
 from esclusa.model.storable import fits
 from esclusa.model.system_records import Export
-from esclusa.stores.postgres import history_months, introspection
+from esclusa.stores.postgres import introspection
 from esclusa.stores.postgres.client import ConnectionPools
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.limits import LONG_LIMITS
@@ -71,37 +71,6 @@ def _step(row: Sequence[Any]) -> Step:
         changes and from_json(changes),
         log and from_json(log),
     )
-
-
-async def prune_history(connections: ConnectionPools, before: datetime, limit: int) -> int:
-    """Delete moves older than that, up to ``limit``; return how many.
-
-    Where the history is divided, whole months are dropped; a month is kept until all of it is old.
-    """
-    installation, deleted = connections.installation, 0
-    if not await history_months.is_divided(connections):
-        return await _prune(connections, installation.history, before, limit)
-    await history_months.add_months(connections, datetime.now(UTC))
-    deleted += await history_months.drop_months(connections, before)
-    for name in ("history_before", "history_rest"):
-        deleted += await _prune(connections, installation.system(name), before, limit)
-    return deleted
-
-
-async def _prune(connections: ConnectionPools, history: str, before: datetime, limit: int) -> int:
-    rows = await connections.fetch(
-        f"""WITH old AS MATERIALIZED (
-            SELECT table_name, record_id, seq, at FROM {history} WHERE at < $1 LIMIT $2
-        ), deleted AS (
-            DELETE FROM {history} h USING old o
-            WHERE h.table_name = o.table_name AND h.record_id = o.record_id AND h.seq = o.seq
-                AND h.at = o.at
-            RETURNING 1
-        ) SELECT count(*) FROM deleted""",
-        before,
-        limit,
-    )
-    return int(rows[0][0])
 
 
 async def purge(connections: ConnectionPools, table: Table, query: Query) -> int:

@@ -52,6 +52,7 @@ from esclusa.stores.postgres import (
 from esclusa.stores.postgres.budgets import BudgetTable
 from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
+from esclusa.stores.postgres.history_pruning import HistoryPruner
 from esclusa.stores.postgres.isolation import SettlementIsolation
 from esclusa.stores.postgres.key_limits import KeyLimitedClaims, KeyTurns
 from esclusa.stores.postgres.limits import LONG_LIMITS, StatementLimits, part_limits
@@ -108,6 +109,7 @@ class PostgresStore:
             check_writes=partial(leases.check_writes, self._connections),
         )
         self._key_limits = KeyLimitedClaims(self._connections)
+        self._history_pruner = HistoryPruner(self._connections)
         self.clock_offset = clock_offset
         self.url = self._connections.url
 
@@ -290,7 +292,7 @@ class PostgresStore:
         return await maintenance.histories(self._connections, kind, ids, each)
 
     async def prune_history(self, before: datetime, limit: int) -> int:
-        return await maintenance.prune_history(self._connections, before, limit)
+        return await self._history_pruner.prune(before, limit)
 
     async def partition_history(self) -> list[str]:
         return await history_months.divide(self._connections, await self.now())
