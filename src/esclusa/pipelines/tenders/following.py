@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from esclusa import FanOut, RecordWithChildren, RunContext, Text, above, at_most, below, one_of
+from esclusa.pipelines.tenders.overlap import overlapping_writes
 from esclusa.pipelines.tenders.records import (
     AWARDED,
     CHANGED,
@@ -168,10 +170,11 @@ async def _announce_closing(run: RunContext, index: DeviceIndex) -> None:
         return
     until = run.now + timedelta(hours=run.settings.closing_soon_hours)
     where = {"codigo_estado": PUBLISHED, "fecha_cierre": (above(run.now), at_most(until))}
-    async for tender in run.records.each(Licitacion, where, size=BATCH):
-        if run.stopping:
-            return
-        await write_event(run, CLOSING_SOON, tender, index)
+    async with overlapping_writes() as writes:
+        async for tender in run.records.each(Licitacion, where, size=BATCH):
+            if run.stopping:
+                return
+            await writes.start(partial(write_event, run, CLOSING_SOON, tender, index))
 
 
 async def write_event(run: RunContext, type: str, tender: Licitacion, index: DeviceIndex) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,6 +22,7 @@ from esclusa import (
 )
 from esclusa.pipelines.tenders.digest import announce_digests
 from esclusa.pipelines.tenders.following import LoadDevices, event_with_deliveries, follow, warn
+from esclusa.pipelines.tenders.overlap import overlapping_writes
 from esclusa.pipelines.tenders.rates import NO_RATES, Rates, currency_name, in_pesos
 from esclusa.pipelines.tenders.records import (
     NEW_TENDER,
@@ -202,32 +204,39 @@ async def _read_and_write(
     listings: list[tuple[TenderSource, Rows]],
     devices: LoadDevices,
 ) -> set[str]:
-    """Read each tender's detail and write the tender; return the codes left for the next run."""
+    """Read each tender's detail and write the tender; return the codes left for the next run.
+
+    Details are read one after the other. Meanwhile the tenders before are written.
+    """
     outages, left, last = 0, set(codes), None
     unpriced: set[str] = set()
-    for code in codes:
-        if run.stopping:
-            break
-        try:
-            tender = await _read_tender(run, code, listings, retry=outages < MAX_OUTAGES)
-        except (SourceBlocked, BudgetEmpty):
-            raise
-        except EsclusaError as error:  # the call failed, or its answer makes no tender
-            run.count("left")
-            last = Text("{code}: {why}", code=code, why=error)
-            run.log(
-                f"{code} is left for the next run: {error}", level="warning", codigo_externo=code
-            )
-            outages = outages + 1 if isinstance(error, SourceFailed) and error.outage else 0
-            continue
-        outages = 0
-        await write_tender(run, tender, await devices())
-        left.discard(code)
+
+    async def write(tender: Licitacion, index: DeviceIndex) -> None:
+        await write_tender(run, tender, index)
+        left.discard(tender.codigo_externo)
         amount, currency = tender.monto_estimado, tender.moneda
         rates = await run.context.rates.load(run.records, run.now)
         if amount is not None and in_pesos(amount, currency, rates) is None:
             run.count("unpriced")
             unpriced.add(currency_name(currency))
+
+    async with overlapping_writes() as writes:
+        for code in codes:
+            if run.stopping:
+                break
+            try:
+                tender = await _read_tender(run, code, listings, retry=outages < MAX_OUTAGES)
+            except (SourceBlocked, BudgetEmpty):
+                raise
+            except EsclusaError as error:  # the call failed, or its answer makes no tender
+                run.count("left")
+                last = Text("{code}: {why}", code=code, why=error)
+                message = f"{code} is left for the next run: {error}"
+                run.log(message, level="warning", codigo_externo=code)
+                outages = outages + 1 if isinstance(error, SourceFailed) and error.outage else 0
+                continue
+            outages = 0
+            await writes.start(partial(write, tender, await devices()))
     if unpriced:
         warn(
             run,
