@@ -303,3 +303,16 @@ async def test_children_get_the_id_that_the_table_made(fresh: Any) -> None:
     assert sorted((a.topic, a.phone_id) for a in alerts) == sorted(
         [("x", "a"), ("y", "c"), (parent, "a"), (parent, "b")]
     )
+
+
+async def test_children_of_a_new_parent_that_exist_already_are_left(fresh: Any) -> None:
+    """By their key, although the parent is new; the children of the other parents are added."""
+    await fresh.insert([Phone(phone_id=name) for name in "abc"])
+    await fresh.insert([Alert(topic="y", phone_id="a")])
+
+    def with_alerts(parent: str) -> RecordWithChildren:
+        alerts = FanOut(Alert(topic="", phone_id=""), "phone_id", ["a", "b", "removed", "c"])
+        return RecordWithChildren(Phone(phone_id=parent), [alerts], link="topic")
+
+    assert await fresh.insert_if_new([with_alerts(name) for name in "xyzx"]) == [3, 2, 3, None]
+    assert (await fresh.count(of(Alert.kind)))[0] == 9

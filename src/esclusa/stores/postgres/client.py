@@ -85,6 +85,9 @@ VALUE_ERRORS = (
     TypeError,
 )
 
+# A row that exists already, or whose target was removed: also if another session did that just now.
+ROW_CONFLICTS = (pg.UniqueViolationError, pg.ForeignKeyViolationError)
+
 # `VALUE_ERRORS`, and what a trigger raises.
 TABLE_ERRORS = (*VALUE_ERRORS, pg.RaiseError)
 

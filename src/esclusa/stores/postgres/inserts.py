@@ -51,9 +51,14 @@ async def insert_all(context: WriteContext, drafts: Sequence[Record]) -> list[In
 
 
 async def insert_if_new(
-    context: WriteContext, groups: Sequence[RecordWithChildren]
+    context: WriteContext, groups: Sequence[RecordWithChildren], *, trust_new_ids: bool
 ) -> list[int | None]:
-    """Insert each first record and, if it is new, its children; return how many of them are new."""
+    """Insert each first record and, if it is new, its children; return how many of them are new.
+
+    ``trust_new_ids``: a fan-out whose key has the id of its new parent is inserted without looking
+    for existing keys, which takes a tenth of the time. Raises UniqueViolationError if a row has one
+    of the keys all the same, or a value of another unique index; then insert without it.
+    """
     firsts = [group.first for group in groups]
     ids = [""] * len(groups)
     if any(group.link is not None for group in groups):
@@ -67,9 +72,10 @@ async def insert_if_new(
     for n, group in enumerate(groups):
         for child in group.children(ids[n]) if is_new[n] else ():
             if isinstance(child, FanOut):
-                new_children[n] += await _fan_out(context, child)
+                is_new_key = trust_new_ids and group.link in child.record.kind.key
+                new_children[n] += await _fan_out(context, child, is_new_key)
             elif isinstance(child, RecordWithChildren):
-                [added] = await insert_if_new(context, [child])
+                [added] = await insert_if_new(context, [child], trust_new_ids=trust_new_ids)
                 new_children[n] += 0 if added is None else 1 + added
             else:
                 drafts.append((n, child))
@@ -152,10 +158,10 @@ def _unexpected_duplicate(table: Table) -> BadRecord:
     )
 
 
-async def _fan_out(context: WriteContext, fan_out: FanOut) -> int:
+async def _fan_out(context: WriteContext, fan_out: FanOut, is_new_key: bool) -> int:
     """Insert records that differ in one field; return how many are new.
 
-    Only that field and the ids are sent for each record.
+    Only that field and the ids are sent for each record. ``is_new_key``: none of them exists.
     """
     kind, draft = fan_out.record.kind, fan_out.record.__dict__
     table = context.table(kind)
@@ -171,7 +177,8 @@ async def _fan_out(context: WriteContext, fan_out: FanOut) -> int:
     shared = [c for c in _columns(table, plain=True) if c.name != fan_out.field]
     shared_values = [column.encode([draft[column.name]])[0] for column in shared]
     statement = table.statement(
-        ("fan out", fan_out.field), lambda: _fan_out_statement(table, fan_out.field, shared)
+        ("fan out", fan_out.field, is_new_key),
+        lambda: _fan_out_statement(table, fan_out.field, shared, is_new_key),
     )
     if table.makes_ids:
         by_id = [("", value) for value in sorted(values)]  # against deadlocks
@@ -294,7 +301,9 @@ def _new_tracking(table: Table) -> dict[str, str]:
     return values | table.filled
 
 
-def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) -> str:
+def _fan_out_statement(
+    table: Table, field: str, shared: Sequence[TableColumn], is_new_key: bool
+) -> str:
     c, values, source = table.columns, _new_tracking(table), "$2::text[], $3"
     names, first = "id, v", 4
     if table.makes_ids:
@@ -315,7 +324,7 @@ def _fan_out_statement(table: Table, field: str, shared: Sequence[TableColumn]) 
         INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
         SELECT {", ".join(values.values())}
         FROM unnest({source}::{c[field].parameter_type}[]) AS u({names}) {exists}
-        ON CONFLICT DO NOTHING RETURNING 1
+        {"" if is_new_key else "ON CONFLICT DO NOTHING"} RETURNING 1
     ) SELECT count(*){notified} FROM new, {_PLAN_CHECKS_ONCE}"""
 
 

@@ -50,7 +50,7 @@ from esclusa.stores.postgres import (
     schema,
 )
 from esclusa.stores.postgres.budgets import BudgetTable
-from esclusa.stores.postgres.client import VALUE_ERRORS, ConnectionPools, Fetch
+from esclusa.stores.postgres.client import ROW_CONFLICTS, VALUE_ERRORS, ConnectionPools, Fetch
 from esclusa.stores.postgres.codec import Table
 from esclusa.stores.postgres.history_pruning import HistoryPruner
 from esclusa.stores.postgres.isolation import SettlementIsolation
@@ -245,16 +245,25 @@ class PostgresStore:
 
     async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
         try:
-            answers = await self._connections.transaction(
-                lambda connection: inserts.insert_if_new(self._long_context(connection), groups),
-                limits=LONG_LIMITS,
-            )
+            try:
+                answers = await self._insert_if_new(groups, trust_new_ids=True)
+            except ROW_CONFLICTS:
+                answers = await self._insert_if_new(groups, trust_new_ids=False)
         except VALUE_ERRORS as error:
             drafts = [draft for g in groups for draft in (g.first, *drafts_of(g.rest))]
             raise inserts.bad_record(drafts, error) from error
         if self._installation.portable:
             self._listener.written(set(_tables_of(groups)))
         return answers
+
+    async def _insert_if_new(
+        self, groups: Sequence[RecordWithChildren], *, trust_new_ids: bool
+    ) -> list[int | None]:
+        async def insert(connection: Any) -> list[int | None]:
+            context = self._long_context(connection)
+            return await inserts.insert_if_new(context, groups, trust_new_ids=trust_new_ids)
+
+        return await self._connections.transaction(insert, limits=LONG_LIMITS)
 
     async def get(self, kind: Kind, ids: Sequence[str]) -> list[Record | None]:
         return await queries.get(self._connections, self._table(kind), ids)
