@@ -180,17 +180,19 @@ async def _fan_out(context: WriteContext, fan_out: FanOut, is_new_key: bool) -> 
         ("fan out", fan_out.field, is_new_key),
         lambda: _fan_out_statement(table, fan_out.field, shared, is_new_key),
     )
+    # The same order in every transaction prevents deadlocks.
     if table.makes_ids:
-        by_id = [("", value) for value in sorted(values)]  # against deadlocks
+        ids, values = [], sorted(values)
     else:
         parts, place = [draft[name] for name in kind.key], kind.key.index(fan_out.field)
         by_id = sorted(zip(key_ids(parts, place, values), values, strict=True))
+        ids, values = [id for id, _ in by_id], [value for _, value in by_id]
     new = 0
-    for start in range(0, len(by_id), FAN_OUT_BATCH):
-        batch = by_id[start : start + FAN_OUT_BATCH]
-        ids = [] if table.makes_ids else [[id for id, _ in batch]]
-        encoded = table.columns[fan_out.field].encode([value for _, value in batch])
-        rows = await context.fetch(statement, context.offset, *ids, encoded, *shared_values)
+    for start in range(0, len(values), FAN_OUT_BATCH):
+        batch = slice(start, start + FAN_OUT_BATCH)
+        encoded = table.columns[fan_out.field].encode(values[batch])
+        given = [encoded] if table.makes_ids else [ids[batch], encoded]
+        rows = await context.fetch(statement, context.offset, *given, *shared_values)
         new += rows[0][0]
     return new
 
