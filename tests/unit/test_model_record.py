@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from esclusa.model.columns import track
 from esclusa.model.errors import BadRecord, DeclarationError, UndeclaredField
-from esclusa.model.keys import join_id, key_id, key_ids, split_id
+from esclusa.model.keys import ids_of_keys, join_id, key_id, key_ids, split_id
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.record import Record
 from esclusa.model.strict_fields import assigned, set_stored
@@ -98,6 +98,8 @@ def test_a_kind_has_its_table_key_and_tracking() -> None:
     assert kind.id_of("x", 2020) == kind.id_of(org="x", year=2020) == "x:2020"
     assert kind.identify(Sheet(org="x", year=1), lambda: "new") == "x:1"
     assert kind.identify(Sheet(id="own", org="x", year=1), lambda: "new") == "own"
+    sheets = [Sheet(org="x", year=1), Sheet(id="own", org="x", year=1), Sheet(org="y:", year=2)]
+    assert kind.identify_all(sheets, lambda: "new") == ["x:1", "own", "y:,2"]
     assert str(Sheet(id="q", org="x", year=1).ref) == "sheets q"
 
 
@@ -106,6 +108,7 @@ def test_a_record_without_key_gets_a_new_id() -> None:
         lifecycle = LIFE
 
     assert Loose.kind.identify(Loose(), lambda: "made") == "made"
+    assert Loose.kind.identify_all([Loose(), Loose(id="own")], lambda: "made") == ["made", "own"]
 
 
 def test_tracking_under_a_prefix_or_by_name() -> None:
@@ -338,6 +341,19 @@ def test_the_ids_of_many_keys_are_those_of_each(parts: list[Any], data: st.DataO
     assert key_ids(parts, place, values) == [
         key_id([*parts[:place], value, *parts[place + 1 :]]) for value in values
     ]
+
+
+@given(st.integers(1, 4), st.data())
+def test_the_ids_of_a_batch_are_those_of_each_key(length: int, data: st.DataObject) -> None:
+    keys = data.draw(st.lists(st.tuples(*[part] * length), max_size=8))
+    columns = list(zip(*keys, strict=True)) or [()] * length
+    assert ids_of_keys(columns) == [key_id(key) for key in keys]
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", ".a", "a" * 500, "é" * 300, "a b", "a:b", "a\n"])
+def test_the_id_of_an_unusual_key_is_the_same_in_a_batch(text: str) -> None:
+    assert ids_of_keys([[text]]) == [key_id([text])]
+    assert ids_of_keys([[text], [1]]) == [key_id([text, 1])]
 
 
 def test_ids_stay_readable() -> None:

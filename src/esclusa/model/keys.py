@@ -30,6 +30,30 @@ def key_id(parts: Sequence[object]) -> str:
     return id if _is_short(id) else _shortened(id)
 
 
+def ids_of_keys(columns: Sequence[Sequence[object]]) -> list[str]:
+    """The ids of many keys, given as one sequence for each part: what ``key_id`` makes of each."""
+    if len(columns) == 1:
+        return [
+            str(part)
+            if type(part) is int
+            else part
+            if type(part) is str and _IS_ID(part)
+            else key_id([part])
+            for part in columns[0]
+        ]
+    names = [
+        [str(part) if type(part) is int else _escaped(part) for part in column]
+        for column in columns
+    ]
+    ids, separators = [], len(columns) - 1
+    for parts in zip(*names, strict=True):
+        id = ":".join(parts)
+        if id.count(":") != separators:
+            id = ",".join(parts)
+        ids.append(id if _is_short(id) else _shortened(id))
+    return ids
+
+
 def key_ids(parts: Sequence[object], place: int, values: Sequence[object]) -> list[str]:
     """The ids of keys that differ only in the part at ``place``, one for each of ``values``."""
     if len(parts) == 1:
@@ -101,6 +125,9 @@ def _escaped(part: object) -> str:
 
 # Matches most parts that need no escape.
 _IS_PLAIN = re.compile(r"[A-Za-z0-9_.:-]*\Z").match
+
+# Matches most parts that are an id of their own.
+_IS_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{,99}\Z").match
 
 _ORDINARY = frozenset(" :-_.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from esclusa.model import columns as declared
 from esclusa.model.columns import EXTRAS, NEEDED, TRACKING, ColumnType, Field, Track
 from esclusa.model.errors import BadRecord, NotFound, UndeclaredField
-from esclusa.model.keys import id_of_key_text, key_id
+from esclusa.model.keys import id_of_key_text, ids_of_keys, key_id
 from esclusa.model.lifecycle import Lifecycle
 from esclusa.model.paths import ALIASES
 from esclusa.model.strict_fields import undeclared
@@ -220,6 +220,16 @@ class Kind:
         if record.id or not self.key or self.database_id:
             return record.id or new_id()
         return key_id([getattr(record, name) for name in self.key])
+
+    def identify_all(
+        self, records: Sequence[Record], new_id: typing.Callable[[], str]
+    ) -> list[str]:
+        """The ids of new records of this kind, as ``identify`` makes them."""
+        if self.id_field is not None or not self.key or self.database_id:
+            return [self.identify(record, new_id) for record in records]
+        values = [record.__dict__ for record in records]
+        ids = ids_of_keys([[v[name] for v in values] for name in self.key])
+        return [v["id"] or id for v, id in zip(values, ids, strict=True)]
 
     def id_of(self, *parts: object, **named: object) -> str:
         """The id that a record with this key has: ``Post.kind.id_of("twitter", "123")``."""

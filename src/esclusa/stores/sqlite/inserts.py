@@ -103,7 +103,12 @@ def _with_targets(
 def _insert(
     transaction: Transaction, compiled: CompiledKind, drafts: Sequence[Record]
 ) -> list[Inserted | Duplicate]:
-    rows = [_row(transaction, compiled, draft) for draft in drafts]
+    ids: Sequence[str | None]
+    if compiled.kind.database_id:
+        ids = [draft.id or None for draft in drafts]
+    else:
+        ids = compiled.kind.identify_all(drafts, transaction.new_id)
+    rows = [_row(transaction, compiled, *each) for each in zip(drafts, ids, strict=True)]
     existing = _existing(transaction, compiled, rows)
     answers: dict[int, Inserted | Duplicate] = {}
     new: list[int] = []
@@ -126,7 +131,9 @@ def _insert(
     return [answers[i] for i in range(len(drafts))]
 
 
-def _row(transaction: Transaction, compiled: CompiledKind, draft: Record) -> list[Any]:
+def _row(
+    transaction: Transaction, compiled: CompiledKind, draft: Record, id: str | None
+) -> list[Any]:
     """Return a draft's stored values by column; the id is None if the table makes it."""
     kind, values = compiled.kind, draft.__dict__
     row = []
@@ -140,7 +147,7 @@ def _row(transaction: Transaction, compiled: CompiledKind, draft: Record) -> lis
     except ENCODING_ERRORS as error:
         raise refused(kind, name, value, error) from None
     at = compiled.decoder.position
-    row[0] = (draft.id or None) if kind.database_id else kind.identify(draft, transaction.new_id)
+    row[0] = id
     status = draft.status or kind.initial
     if "status" in at:
         row[at["status"]] = status
