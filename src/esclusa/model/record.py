@@ -204,7 +204,7 @@ class Record(StrictFields):
 
         pydantic's public methods validate a whole model, or every assignment to every instance.
         ``__pydantic_validator__`` is the only way to validate single fields with the model's own
-        field validators; nothing else in Esclusa uses it.
+        field validators; only this and the constructor use it.
         """
         blank = copy(_blank(cls))
         for name, given in fields.items():
