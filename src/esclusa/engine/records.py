@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 from esclusa.engine.record_spans import RecordSpans
@@ -27,7 +29,7 @@ from esclusa.ports.store import Store
 
 R = TypeVar("R", bound=Record)
 
-# Parts of a load that are written at a time: one waits for the disk while the other is prepared.
+# Parts of a load that are written at a time: the store works on one while the other is encoded.
 _WRITING = 2
 # How often records are put again that are removed meanwhile.
 _MAX_PUTS = 20
@@ -147,24 +149,48 @@ class Records:
         return answers
 
     async def load(
-        self, records: Iterable[Record], *, size: int = 5000
+        self, records: Iterable[Record], *, size: int = 2500
     ) -> AsyncIterator[list[Inserted | Duplicate]]:
         """Add very many records, ``size`` to a transaction; yield each part's answers in order.
 
-        The next part is produced while others are written, so ``records`` may be a generator and
-        memory stays bounded. An error ends the load; parts that were answered are stored.
+        Of records with the same key the first is stored. The next part is produced while others
+        are written, so ``records`` may be a generator and memory stays bounded: at most two parts
+        are written at a time. That is so for records of one kind with a key that the store keeps
+        unique, if the parts have no key in common; other parts are written one after the other.
+
+        An error ends the load at the part that cannot be stored. The parts before it are stored and
+        answered. With two at a time the part behind it may be stored, too; the keys make it
+        harmless to load all of them again. This also holds if the load is cancelled: when it ends,
+        nothing is being written.
         """
-        writing: deque[asyncio.Task[list[Inserted | Duplicate]]] = deque()
+        writing: deque[_PartInFlight] = deque()
         source = iter(records)
         try:
             while part := await _part(source, size):
-                if len(writing) == _WRITING:
-                    yield await writing.popleft()
-                writing.append(asyncio.create_task(self.insert(part)))
+                keys = _keys(part)
+                while writing and not (
+                    len(writing) < _WRITING and all(each.is_apart(part, keys) for each in writing)
+                ):
+                    yield await writing.popleft().answers
+                before = writing[-1].answers if writing else None
+                task = asyncio.create_task(self._write(part, before))
+                writing.append(_PartInFlight(task, type(part[0]), keys))
             while writing:
-                yield await writing.popleft()
+                yield await writing.popleft().answers
         finally:
-            await asyncio.gather(*writing, return_exceptions=True)
+            await asyncio.gather(*(each.answers for each in writing), return_exceptions=True)
+
+    async def _write(
+        self, part: list[Record], before: asyncio.Task[Any] | None
+    ) -> list[Inserted | Duplicate]:
+        """Insert a part, again if it needs a record of the one before, as for a foreign key."""
+        try:
+            return await self.insert(part)
+        except BadRecord:
+            if before is None:
+                raise
+        await asyncio.wait([before])
+        return await self.insert(part)
 
     async def insert_if_new(self, families: Sequence[RecordWithChildren]) -> list[int | None]:
         """Add records, each with its children in one transaction.
@@ -285,6 +311,38 @@ def _put(record: Record, id: str, who: str) -> Settlement:
         who=who,
         reason="put",
     )
+
+
+@dataclass(frozen=True)
+class _PartInFlight:
+    """A part of a load that is being written, and the keys of its records."""
+
+    answers: asyncio.Task[list[Inserted | Duplicate]]
+    type: type[Record]
+    keys: set[Any] | None
+
+    def is_apart(self, part: Sequence[Record], keys: set[Any] | None) -> bool:
+        """Whether another part can be written at the same time."""
+        if keys is None or self.keys is None or type(part[0]) is not self.type:
+            return False
+        return keys.isdisjoint(self.keys)
+
+
+def _keys(part: Sequence[Record]) -> set[Any] | None:
+    """The keys of records, and the ids that were given to them.
+
+    None if they are of several kinds, or if two transactions could both insert one of them.
+    """
+    kind = part[0].kind
+    kept_unique = kind.unique_key if kind.known_by_key else bool(kind.key)
+    if not kept_unique or kind.unique or len(set(map(type, part))) > 1:
+        return None
+    given = [record.__dict__ for record in part]
+    try:
+        keys = set(map(itemgetter(*kind.key), given))
+    except TypeError:  # a value that cannot be hashed
+        return None
+    return keys.union(("id", id) for id in set(map(itemgetter("id"), given)) if id)
 
 
 async def _part(source: Iterator[Record], size: int) -> list[Record]:
