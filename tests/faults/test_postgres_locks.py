@@ -16,7 +16,16 @@ from support.postgres import PostgresServer
 
 from esclusa.model.effects import Add, Create, Move
 from esclusa.model.errors import StoreConflict, StoreUnavailable
-from esclusa.model.settlement import Leased, Locked, Rejected, Renewal, Settled, Verdict
+from esclusa.model.settlement import (
+    Duplicate,
+    Inserted,
+    Leased,
+    Locked,
+    Rejected,
+    Renewal,
+    Settled,
+    Verdict,
+)
 from esclusa.stores.postgres import PostgresStore, migrate
 from esclusa.stores.postgres.names import Installation
 
@@ -441,3 +450,29 @@ async def test_a_migration_waits_for_another_one(store: PostgresStore, url: str)
         await asyncio.sleep(1)
         assert not migrating.done()
     assert "add column t_jobs.rank" in await migrating
+
+
+# many records at once
+
+
+@pytest.mark.promise(5)
+async def test_many_records_of_which_another_program_inserts_one_meanwhile(
+    store: PostgresStore, url: str
+) -> None:
+    async with other_program(url, "INSERT INTO t_notes (id, name) VALUES ('n7', 'n7')"):
+        insert = asyncio.create_task(store.insert([Note(name=f"n{n}") for n in range(600)]))
+        await asyncio.sleep(0.3)
+        assert not insert.done()
+    answers = await insert
+    assert [answer.id for answer in answers if isinstance(answer, Duplicate)] == ["n7"]
+    assert len(answers) == 600
+
+
+async def test_many_records_that_a_table_takes_slowly(store: PostgresStore, url: str) -> None:
+    slow = """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"""
+    trigger = "CREATE TRIGGER slow BEFORE INSERT ON t_notes FOR EACH ROW EXECUTE FUNCTION slow()"
+    async with other_program(url, slow, trigger):
+        pass
+    answers = await store.insert([Note(name=f"n{n}") for n in range(900)])
+    assert answers == [Inserted(f"n{n}") for n in range(900)]

@@ -31,8 +31,10 @@ class RecordSpans:
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         """Add records in one transaction, with a note for each that is new."""
         span = self._telemetry.caller_span() if self._telemetry.spans else None
+        if span is None:
+            return await self._store.insert(records)
         noted = [record for record in records if record.kind.table in self.tables]
-        if span is None or not 0 < len(noted) <= MOST_RECORDS:
+        if not 0 < len(noted) <= MOST_RECORDS:
             return await self._store.insert(records)
         # The id of a note is made of the record's, which the database may have yet to give.
         known = [record for record in noted if _known_id(record)]

@@ -158,6 +158,8 @@ class TableColumn:
     def encode(self, values: list[Any]) -> list[Any]:
         """Return values as asyncpg takes them for a parameter of type ``parameter_type``."""
         encoder = _ENCODERS.get(self.type)
+        if self.type == "text" and set(map(type, values)) <= _TEXT_AS_IT_IS:
+            return values
         return values if encoder is None else [None if v is None else encoder(v) for v in values]
 
 
@@ -178,6 +180,7 @@ def _encode_text(value: Any) -> str:
     return str(value.value if isinstance(value, Enum) else value)
 
 
+_TEXT_AS_IT_IS = {str, type(None)}
 _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "text": _encode_text,
     "time": lambda v: v if v.tzinfo is not None else v.replace(tzinfo=UTC),
@@ -291,6 +294,12 @@ class Table:
         column = TableColumn(name, name, type, PARAMETER_TYPES[type])
         value = f"({column.constant(constant)})::{column.sql_type}"
         return TableColumn(name, name, type, column.sql_type, instead=value)
+
+    @property
+    def only_ids_are_unique(self) -> bool:
+        """Whether a new record can conflict with another one only by its id."""
+        kind = self.kind
+        return not (kind.attached or kind.unique or kind.known_by_key or self.installation.portable)
 
     @cached_property
     def filled(self) -> dict[str, str]:

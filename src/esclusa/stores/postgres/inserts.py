@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from esclusa.model.errors import BadRecord
@@ -23,7 +24,9 @@ T = TypeVar("T")
 
 BATCH = 5000
 # How many drafts of one kind are inserted without a transaction around the statement.
-ONE_STATEMENT = 1000
+ONE_STATEMENT = 2500
+# From how many on they are first taken for new, all of them.
+MANY = 500
 FAN_OUT_BATCH = 20_000
 
 # Foreign keys are checked row by row at the end of the statement. Connections plan every statement
@@ -33,6 +36,7 @@ _PLAN_CHECKS_ONCE = "set_config('plan_cache_mode', 'auto', true)"
 # Tracking that a draft may bring.
 _TIMES = ("due_at", "created_at", "updated_at")
 _DRAFT_TRACKING = ("status", "attempts", "due_at", "leased_by", "created_at")
+_TRACKING_OF = itemgetter(*_DRAFT_TRACKING)
 
 
 def bad_record(drafts: Iterable[Record], error: Exception) -> BadRecord:
@@ -90,11 +94,11 @@ async def _by_table(
     insert: Callable[[WriteContext, Table, Sequence[Record]], Awaitable[list[T]]],
 ) -> list[T]:
     """Insert table by table, in the same order in every transaction: this prevents deadlocks."""
+    if len(set(map(type, drafts))) == 1:
+        return await insert(context, context.table(drafts[0].kind), drafts)
     indexes: dict[str, list[int]] = defaultdict(list)
     for n, draft in enumerate(drafts):
         indexes[draft.kind.table].append(n)
-    if len(indexes) == 1:
-        return await insert(context, context.table(drafts[0].kind), drafts)
     answers: dict[int, T] = {}
     for name in sorted(indexes):
         group = [drafts[n] for n in indexes[name]]
@@ -144,10 +148,10 @@ async def _insert_flags(
 
 def _check_states(table: Table, drafts: Sequence[Record]) -> None:
     states = table.kind.lifecycle.states
-    for draft in drafts:
-        if draft.status and draft.status not in states:
+    for state in dict.fromkeys(draft.__dict__["status"] for draft in drafts):
+        if state and state not in states:
             raise BadRecord(
-                f"{table.name}: {draft.status!r} is not one of its states ({', '.join(states)})"
+                f"{table.name}: {state!r} is not one of its states ({', '.join(states)})"
             )
 
 
@@ -201,10 +205,14 @@ async def _insert_with_ids(
     context: WriteContext, table: Table, drafts: Sequence[Record]
 ) -> list[Inserted | Duplicate]:
     kind = table.kind
-    ids = [kind.identify(draft, context.new_id) for draft in drafts]
+    ids = kind.identify_all(drafts, context.new_id)
     first = dict(zip(reversed(ids), reversed(drafts), strict=True))
     ordered = sorted(first)  # the same order in every transaction prevents deadlocks
-    [(count, some, _)] = await _run(context, table, [first[id] for id in ordered], ordered)
+    in_order, count, some = [first[id] for id in ordered], 0, None
+    if context.expects_new and table.only_ids_are_unique:
+        [(count, *_)] = await _run(context, table, in_order, ordered, all_new=True)
+    if not count:
+        [(count, some, _)] = await _run(context, table, in_order, ordered)
     if count == len(ids):
         return [Inserted(id) for id in ids]
     new = {id: id for id in (ordered if count == len(ordered) else some or ())}
@@ -271,18 +279,24 @@ async def _ids_by_key(
 
 
 async def _run(
-    context: WriteContext, table: Table, drafts: Sequence[Record], ids: list[str] | None
+    context: WriteContext,
+    table: Table,
+    drafts: Sequence[Record],
+    ids: list[str] | None,
+    *,
+    all_new: bool = False,
 ) -> list[Any]:
-    """Run one statement. Drafts that bring no tracking, as nearly all do, send none."""
+    """Run one statement. Drafts that bring no tracking, as nearly all do, send none.
+
+    ``all_new``: insert nothing if one of the ids exists; raise UniqueViolationError if another
+    transaction inserts it now. This takes the server a quarter less time for each row.
+    """
     given = [draft.__dict__ for draft in drafts]
-    plain = not any(
-        v["status"] or v["attempts"] or v["due_at"] or v["leased_by"] or v["created_at"]
-        for v in given
-    )
+    plain = not any(map(any, map(_TRACKING_OF, given)))
     wake = wakes(table, drafts)
     statement = table.statement(
-        ("insert", plain, wake, ids is None),
-        lambda: _insert_statement(table, plain, wake, ids is None),
+        ("insert", plain, wake, ids is None, all_new),
+        lambda: _insert_statement(table, plain, wake, ids is None, all_new),
     )
     values: list[Any] = [] if ids is None else [ids]
     values += [column.encode([v[column.name] for v in given]) for column in _columns(table, plain)]
@@ -338,7 +352,9 @@ def _same_key(table: Table) -> str:
     )
 
 
-def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) -> str:
+def _insert_statement(
+    table: Table, plain: bool, wake: bool, makes_ids: bool, all_new: bool = False
+) -> str:
     kind, c = table.kind, table.columns
     values = _new_tracking(table)
     params: dict[str, str] = {}
@@ -360,6 +376,11 @@ def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) ->
     source = f"unnest({arrays}) AS u({', '.join(params)})" if params else "(SELECT 1) u"
     if kind.known_by_key and not kind.unique_key:
         source += f" WHERE NOT EXISTS (SELECT 1 FROM {table.ident} k WHERE {_same_key(table)})"
+    unless_known = "ON CONFLICT DO NOTHING"
+    if all_new:
+        ids, unless_known = table.id_array("$2::text[]"), ""
+        known = f"SELECT FROM {table.ident} k WHERE k.{table.id.ident} = ANY({ids})"
+        source += f" WHERE NOT EXISTS ({known})"
     notified = notify_call(table) if wake else "NULL"
     if makes_ids:
         returned = ["id", *(f"k{n}" for n in range(len(kind.key)))]
@@ -373,5 +394,5 @@ def _insert_statement(table: Table, plain: bool, wake: bool, makes_ids: bool) ->
     return f"""WITH new({", ".join(returned)}) AS (
         INSERT INTO {table.ident} AS t ({", ".join(map(quote, values))})
         SELECT {", ".join(values.values())} FROM {source}
-        ON CONFLICT DO NOTHING RETURNING {table.id.read()}{keys}
+        {unless_known} RETURNING {table.id.read()}{keys}
     ) SELECT {answer} FROM new, {_PLAN_CHECKS_ONCE}"""

@@ -61,6 +61,8 @@ class WriteContext:
     channel: str
     # Whether NOTIFY cannot be used.
     portable: bool = False
+    # Whether new records probably have new ids; if not, an insert may raise UniqueViolationError.
+    expects_new: bool = False
 
 
 class Binder:

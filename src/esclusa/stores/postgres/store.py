@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
+
+from asyncpg.exceptions import UniqueViolationError
 
 from esclusa.model.adoption import ALL, inserted, untouched
 from esclusa.model.budget import Budget, Denied, Granted, PastWindow, Window, WindowUse
@@ -36,7 +39,7 @@ from esclusa.model.stage import Stage
 from esclusa.ports.store import OnAdopted, OnRefused
 from esclusa.stores.callbacks import Callback
 from esclusa.stores.earlier_ids import IdChanger
-from esclusa.stores.isolate import ClaimIsolation, RefusedRenames
+from esclusa.stores.isolate import ClaimIsolation, RefusedRenames, StatementTimeout
 from esclusa.stores.postgres import (
     claims,
     history_months,
@@ -224,24 +227,38 @@ class PostgresStore:
 
     async def insert(self, records: Sequence[Record]) -> list[Inserted | Duplicate]:
         one_statement = (
-            len({record.kind.table for record in records}) <= 1
-            and len(records) <= inserts.ONE_STATEMENT
+            len(records) <= inserts.ONE_STATEMENT
+            and len({record.kind.table for record in records}) <= 1
             and not (records and records[0].kind.database_id)
         )
         try:
-            if one_statement:
-                context = self._context(self._connections.fetch)
-                answers = await inserts.insert_all(context, records)
-            else:
-                answers = await self._connections.transaction(
-                    lambda connection: inserts.insert_all(self._long_context(connection), records),
-                    limits=LONG_LIMITS,
-                )
+            try:
+                answers = await self._insert(records, one_statement, len(records) >= inserts.MANY)
+            except UniqueViolationError:  # another transaction inserted one of them meanwhile
+                answers = await self._insert(records, one_statement, False)
+            except StatementTimeout:
+                if not one_statement:
+                    raise
+                answers = await self._insert(records, False, False)
         except VALUE_ERRORS as error:
             raise inserts.bad_record(records, error) from error
         if self._installation.portable:
             self._listener.written({record.kind.table for record in records})
         return answers
+
+    async def _insert(
+        self, records: Sequence[Record], one_statement: bool, expects_new: bool
+    ) -> list[Inserted | Duplicate]:
+        """Insert records, in a transaction unless it is one statement."""
+        if one_statement:
+            context = self._context(self._connections.fetch)
+            return await inserts.insert_all(replace(context, expects_new=expects_new), records)
+
+        async def body(connection: Any) -> list[Inserted | Duplicate]:
+            context = self._long_context(connection)
+            return await inserts.insert_all(replace(context, expects_new=expects_new), records)
+
+        return await self._connections.transaction(body, limits=LONG_LIMITS)
 
     async def insert_if_new(self, groups: Sequence[RecordWithChildren]) -> list[int | None]:
         try:
