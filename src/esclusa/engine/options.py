@@ -33,8 +33,8 @@ class Options:
     run_wait: float = 10.0
     lifespan: float = 30.0
     store_wait: float = 0.0
-    prefetch: int = 4000
-    settle_batch: int = 2000
+    prefetch: int = 8000
+    settle_batch: int = 4000
     alert_rate: float | None = 0.2
     alert_min: int = 5
     alert_backlog: float | None = 3600.0
