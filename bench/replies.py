@@ -25,7 +25,7 @@ from bench.measures import Measure, Scale, in_process, progress, resident_mb
 from bench.report import Report, rates, times
 from esclusa.app import open_runtime
 from esclusa.cli.session import run_fast
-from esclusa.engine.gc_tuning import tune_gc
+from esclusa.engine.process_tuning import tune_process
 from esclusa.pipelines.replies.records import Job
 from esclusa.settings import Settings, load
 from esclusa.simulators import SimulatorProcess
@@ -86,7 +86,7 @@ async def replies(driver: Driver, report: Report, scale: Scale) -> None:
 
 def _loop(url: str, count: int, folder: Path, *, fast: bool) -> tuple[float, float, float]:
     """Run the bare loop; return its seconds, its seconds of CPU, and 0 for memory."""
-    tune_gc()  # as the pipeline's process does
+    tune_process()  # as the pipeline's process does
     began = time.process_time()
     took = (uvloop.run if fast else asyncio.run)(_bare(url, count, folder))
     return took, time.process_time() - began, 0.0

@@ -20,7 +20,7 @@ from esclusa import App, Lifecycle, Outcome, Record, To, track
 from esclusa.artifacts import open_artifacts
 from esclusa.engine.attempt import Attempt
 from esclusa.engine.engine import Engine
-from esclusa.engine.gc_tuning import tune_gc
+from esclusa.engine.process_tuning import tune_process
 from esclusa.model.plan import NoSettings
 from esclusa.observability import log
 from esclusa.observability.telemetry import Observer
@@ -133,7 +133,7 @@ class Ours:
     async def fill(self, work: str, count: int) -> float:
         kind = record_type(work)
         async with open_engine(work) as engine:
-            tune_gc()
+            tune_process()
             start = perf_counter()
             async for _ in engine.records.load(
                 kind(number=number, payload=f"payload of {number}") for number in range(count)
@@ -143,7 +143,7 @@ class Ours:
 
     async def work(self, work: str, concurrency: int) -> None:
         async with open_engine(work, concurrency) as engine, engine.running(register=True):
-            tune_gc()
+            tune_process()
             scheduler = engine.scheduler()
             scheduler.stop_on_signals()
             await scheduler.serve()

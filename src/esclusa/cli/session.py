@@ -193,9 +193,9 @@ def run_fast(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run on uvloop where it is installed, with the garbage collector tuned for many records."""
     import asyncio
 
-    from esclusa.engine.gc_tuning import tune_gc
+    from esclusa.engine.process_tuning import tune_process
 
-    tune_gc()
+    tune_process()
     try:
         import uvloop
     except ImportError:
