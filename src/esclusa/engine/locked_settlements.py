@@ -14,6 +14,8 @@ from esclusa.ports.telemetry import Telemetry
 _PAUSE, _PAUSE_MOST = 0.25, 2.0
 # Seconds between two warnings about the same record.
 _WARN_AGAIN = 30.0
+# The most lines about the records of one batch.
+_LINES = 10
 
 
 class LockedSettlements:
@@ -45,7 +47,7 @@ class LockedSettlements:
         self._waiting.clear()
 
     def add(self, locked: Sequence[tuple[Entry, str]]) -> None:
-        """Let settlements wait, or go on waiting; one warning says why the first of them waits."""
+        """Let settlements wait, or go on waiting."""
         now, reported = _now(), list[tuple[str, Entry, float]]()
         if locked and not self._waiting:
             self._spawn(self._send_again())
@@ -53,20 +55,16 @@ class LockedSettlements:
             _, since, warned = self._waiting.get(id(entry), (entry, now, -inf))
             if now - warned >= _WARN_AGAIN:
                 warned = now
-                reported.append((why, entry, since))
+                message = f"settle: {why}; its outcome is kept, will retry"
+                reported.append((message, entry, since))
             self._waiting[id(entry)] = entry, since, warned
-        if reported:
-            why, entry, since = reported[0]
-            message = f"settle: {why}; its outcome is kept, will retry"
-            self._report("warning", message, entry, since, len(reported))
+        self._report("warning", reported)
 
     def remove(self, written: Iterable[Entry]) -> None:
         """End the wait of settlements that were written, of those that waited."""
+        message = "settle: the lock is gone; the outcome is written"
         waited = [self._waiting.pop(id(entry), None) for entry in written]
-        if ended := [each for each in waited if each is not None]:
-            entry, since, _ = ended[0]
-            message = "settle: the lock is gone; the outcome is written"
-            self._report("info", message, entry, since, len(ended))
+        self._report("info", [(message, each[0], each[1]) for each in waited if each is not None])
 
     async def _send_again(self) -> None:
         pause = _PAUSE
@@ -76,12 +74,13 @@ class LockedSettlements:
             await self._resend(entries)
             pause = _PAUSE if len(self._waiting) < len(entries) else min(_PAUSE_MOST, pause * 2)
 
-    def _report(self, level: str, message: str, entry: Entry, since: float, records: int) -> None:
-        """Write a line about this settlement, which stands for so many."""
-        about = {"record": str(entry[0].ref), "seconds": round(_now() - since, 1)}
-        if records > 1:
-            about["records"] = records
-        self._telemetry.event(level, message, queue=self._name, **about)
+    def _report(self, level: str, lines: Sequence[tuple[str, Entry, float]]) -> None:
+        """Write a line for each record, up to a number; the last one stands for the rest."""
+        for n, (message, entry, since) in enumerate(lines[:_LINES], 1):
+            about = {"record": str(entry[0].ref), "seconds": round(_now() - since, 1)}
+            if n == _LINES < len(lines):
+                about["records"] = len(lines) - n + 1
+            self._telemetry.event(level, message, queue=self._name, **about)
 
 
 def _now() -> float:
