@@ -104,7 +104,7 @@ class StageWorker:
             given_back=self._settler.given_back,
         )
         self._stopping = False
-        self._taken = 0
+        self._taken = self._claimed = 0
         self._unspent: Counter[datetime | None] = Counter()
 
     def wake(self) -> None:
@@ -165,7 +165,8 @@ class StageWorker:
             return 0
         wanted = min(full + max(ahead, full // 4 if self._size > 1 else 0), most)
         begun = self.inflight - self._settler.settling - self._suspects.waiting
-        room = min(wanted - begun, 2 * most - self.inflight)
+        # At most twice as many as the last time: the handlers have work until the claim is back.
+        room = min(wanted - begun, 2 * most - self.inflight, max(full, 2 * self._claimed))
         return room if limit is None else min(room, limit - self._taken)
 
     async def _claim(self, limit: int | None) -> int:
@@ -195,6 +196,7 @@ class StageWorker:
             return -1
         if isinstance(claimed, Denied):
             return await self._denied(claimed)
+        self._claimed = len(claimed.leases)
         begun = self._take(claimed) if claimed.leases else 0
         await self._claimer.give_back(claimed.granted - begun, claimed.at)
         if self._gate.tried_by is self:
