@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import apsw
 import asyncpg
@@ -340,6 +341,11 @@ async def test_deliveries_in_every_combination_of_their_columns(taken: Origin) -
     assert [k for k in kept if before[k.number - 1] != after[k.number - 1]] == []
 
 
+def chile_day(moment: datetime) -> str:
+    """The day in Chile, by which the API lists tenders."""
+    return f"{moment.astimezone(ZoneInfo('America/Santiago')):%Y-%m-%d}"
+
+
 @of_every_generation
 async def test_the_other_programs_go_on(taken: Origin) -> None:
     """The statements of the team's API work, and what it writes is seen at once."""
@@ -348,7 +354,7 @@ async def test_the_other_programs_go_on(taken: Origin) -> None:
     await taken.migrate()
     for statement, values in origin.API_STATEMENTS:
         await taken.sql(statement, *values)
-    tender = sample_tender(0, f"{now:%Y-%m-%d}")
+    tender = sample_tender(0, chile_day(now))
     taken.chile.add(tender, site=False)
     assert (await taken.run("ingest"))["counters"]["new"] == 1
     code = tender["CodigoExterno"]
@@ -382,14 +388,14 @@ async def test_baseline_registers_without_announcing(taken: Origin) -> None:
     await taken.migrate()
     before = await taken.snapshot("notification_events", "notification_deliveries", "licitaciones")
     for n in range(3):
-        taken.chile.add(sample_tender(n, f"{now:%Y-%m-%d}"), site=False)
+        taken.chile.add(sample_tender(n, chile_day(now)), site=False)
     done = await taken.call("tenders", "baseline")
     assert done.returncode == 0, done.stderr
     assert len(await taken.sql("SELECT * FROM licitacion_registry")) == 6
     assert (await taken.run("ingest"))["counters"]["new"] == 0
     after = await taken.snapshot("notification_events", "notification_deliveries", "licitaciones")
     assert after == before
-    taken.chile.add(sample_tender(3, f"{now:%Y-%m-%d}"), site=False)
+    taken.chile.add(sample_tender(3, chile_day(now)), site=False)
     assert (await taken.run("ingest", TENDERS_BASELINE="true"))["counters"]["new"] == 1
     events = await taken.snapshot("notification_events")
     assert events["notification_events"] == before["notification_events"]
