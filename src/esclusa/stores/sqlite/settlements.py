@@ -84,7 +84,8 @@ def _settle_alike(transaction: Transaction, settlements: Sequence[Settlement]) -
     of settlement.
     """
     t = settlements[0].transition
-    if len(settlements) < SHARED or len(t.frm) != 1 or t.fields or t.effects or t.error:
+    writes_more = t.fields or t.effects or t.error or t.log or t.changes
+    if len(settlements) < SHARED or len(t.frm) != 1 or writes_more:
         return False
     ids: dict[int, list[str]] = {}
     for s in settlements:
